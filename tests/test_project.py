@@ -28,7 +28,7 @@ FOUNDATION = {
     "tf_private",
 }
 CORE = {*FOUNDATION, "native", "ops", "core"}
-FEATURES = {"batch", "speculate", "coexec"}
+FEATURES = {"batch", "levels", "speculate", "coexec"}
 PUBLIC = {*CORE, *FEATURES, "auto", "distribute", "draw", "keras", "testing", "trees", "function", "recgraph"}
 MAY_IMPORT: dict[str, set[str]] = {
     "contest": set(),
@@ -46,6 +46,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "core": CORE,
     # The features never import one another.
     "batch": CORE,
+    "levels": CORE | {"batch"},
     "speculate": CORE,
     "coexec": CORE,
     "draw": CORE | {"coexec"},

@@ -34,7 +34,7 @@ def test_an_unknown_name() -> None:
 
 
 # Modules with names for users; of some the package has a function of the same name.
-PUBLIC = ("batch", "data", "distribute", "errors", "keras", "models", "speculate", "testing", "trees")
+PUBLIC = ("batch", "data", "distribute", "errors", "keras", "levels", "models", "speculate", "testing", "trees")
 
 
 @pytest.mark.parametrize("name", PUBLIC)

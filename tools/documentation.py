@@ -73,6 +73,7 @@ MODULES = {"errors": "Errors", "testing": "Testing"}
 # Pages about packages that collect public names of their modules.
 COLLECTIONS = {
     "keras": "Keras",
+    "levels": "Levels",
     "trees": "Your own trees",
     "distribute": "Distribution",
     "data": "Data",

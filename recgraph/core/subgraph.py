@@ -28,7 +28,9 @@ class SubGraph(Definition):
         outputs: a nest of `tf.TensorSpec` that describes the result of a call. Needed if the body makes a call before
             it sets its output; without it, such a call is assumed to return one float32 tensor of unknown shape.
         engine: "parallel" runs the operations of every invocation on TensorFlow's threads, "batched" runs invocations
-            at the same place as rows of one batch, "auto" measures which is faster. Results differ by rounding at most.
+            at the same place as rows of one batch, "auto" measures which is faster. "levels" does what "batched" does
+            in TensorFlow's own operations, where the structure is known before the values (`recgraph.levels`). Results
+            differ by rounding at most.
         gradient: "cache" keeps all activations that the gradient needs. "recompute" keeps only arguments and the
             results of calls, branches and loops, and runs the other operations of a body again for the gradient.
         max_depth: how deep invocations may nest (default: 1,000,000). A deeper recursion fails with
@@ -138,7 +140,7 @@ class SubGraph(Definition):
             Text of several lines.
         """
         linked = list(preparing.prepared(self).programs)
-        return str(self.program(gradient=any(gradient for gradient, _ in linked)).report)
+        return str(self.program(gradient=any(gradient for gradient, *_ in linked)).report)
 
     def __repr__(self) -> str:
         return f"<SubGraph {listing.signature_of(self)}>"

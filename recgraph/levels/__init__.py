@@ -1,7 +1,7 @@
-"""Calls whose structure is known before their values, as operations of TensorFlow alone: level by level, on any device.
+"""Calls whose structure is known before their values, level by level, in operations of TensorFlow alone.
 
-`engine="levels"` of a SubGraph runs its calls in this way. `Levels` takes a call apart, so that what runs can be compiled
-by XLA.
+`engine="levels"` of a SubGraph runs its calls in this way. `Levels` takes a call apart, so that XLA can compile what
+runs.
 """
 
 from recgraph.core import engines

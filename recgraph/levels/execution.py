@@ -1,7 +1,7 @@
 """Runs the blocks of a call level by level, in operations of TensorFlow alone.
 
-Each group of blocks that can lead to rows for each other is one loop over its steps; a step gathers the rows that a block
-reads, runs the block's operations for them, and writes what they give as one range of an arena.
+Each group of blocks that can lead to rows for each other is one loop over its steps; a step gathers the rows that a
+block reads, runs the block's operations for them, and writes what they give as one range of an arena.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from recgraph.levels.tables import Parts, added
 WIDTH = 64
 
 
-class LevelPlan(tf.experimental.ExtensionType):  # type: ignore[misc]
+class LevelPlan(tf.experimental.ExtensionType):
     """What has been discovered of one call: tables of integers, made by `Levels.plan`.
 
     A function that is given one is traced, or compiled by XLA, once for all plans whose tables have the same sizes.
@@ -34,15 +34,14 @@ class LevelPlan(tf.experimental.ExtensionType):  # type: ignore[misc]
 
 
 class Levels:
-    """A SubGraph in two halves: `plan` discovers a call on the host, calling this object runs it by what was discovered.
+    """A SubGraph in two halves: `plan` discovers a call on the host, a call of this object runs what was discovered.
 
-    The second half is made of TensorFlow's own operations, with a gradient of its own, and is compiled as a whole where
-    it stands in a `tf.function(jit_compile=True)`: a step is compiled once for many batches, as its tables are made up to
-    few different sizes.
+    The second half is made of TensorFlow's own operations, with a gradient of its own. XLA compiles it as a whole in a
+    `tf.function(jit_compile=True)`: once for many batches, as tables are made up to few different sizes.
 
     Args:
-        subgraph: a SubGraph whose structure is known before its values; what decides it are arguments, constants or
-            variables, so that it is there when `plan` is called.
+        subgraph: a SubGraph whose structure is known before its values. What decides it are arguments, constants or
+            variables: it has to be there when `plan` is called.
         rows: whether calls are those of `map`.
         width: how many rows a step has: wide ones waste arithmetic at narrow levels, narrow ones take more steps.
 
@@ -50,6 +49,8 @@ class Levels:
         Unbatchable: values decide what is called, or a value has rows of unknown size.
         DefinitionError: not a SubGraph.
     """
+
+    autograph_info__ = None  # AutoGraph calls an object with this mark as it is
 
     def __init__(self, subgraph: SubGraph, rows: bool = True, width: int = WIDTH) -> None:
         if not isinstance(subgraph, SubGraph):
@@ -61,6 +62,7 @@ class Levels:
         self._lock = threading.Lock()
         self._least: dict[str, list[int]] = {}
 
+    @tf.autograph.experimental.do_not_convert
     def plan(self, *args: Any) -> LevelPlan:
         """Discovers a call, outside of any graph.
 
@@ -97,6 +99,7 @@ class Levels:
             self._least[kind] = [max(pair) for pair in zip(known, sizes, strict=True)]
         return parts, frame
 
+    @tf.autograph.experimental.do_not_convert
     def __call__(self, plan: LevelPlan, *args: Any) -> Any:
         """Runs a call by its plan.
 

@@ -1,8 +1,8 @@
 """What is known of a call before it runs: which blocks are run, and in which arenas their values lie.
 
 All values of one dtype and shape are rows of one arena. Its row 0 is zeros; then come the rows of the forward call's
-arena (for a gradient), of arguments, of what decides the structure, and of what the blocks compute, in the order in which
-they run (`cc/core/level_tables.cc`).
+arena (for a gradient), of arguments, of what decides the structure, and of what the blocks compute, in the order in
+which they run (`cc/core/level_tables.cc`).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 import tensorflow as tf
 
 from recgraph import native, tf_private
+from recgraph.batch.compiler import Batched
 from recgraph.core import program
 from recgraph.errors import Unbatchable
 
@@ -92,12 +93,12 @@ class LevelProgram:
         """
         if linked.plan is None:
             raise linked.unbatchable or Unbatchable(f"SubGraph '{linked.entry}'")
+        assert isinstance(linked.plan, Batched)
         assert linked.subgraph is not None
         if any(member.gradient == "recompute" for member in program.reachable(linked.subgraph)):
             raise Unbatchable("gradient='recompute' in levels, which keep all values,")
         self.linked = linked
-        self._plan: Any = linked.plan
-        self._traced, self._blocks = self._plan.traced, self._plan.plan.blocks
+        self._plan, self._traced, self._blocks = linked.plan, linked.plan.traced, linked.plan.plan.blocks
         given = {"": _specs_of(linked.subgraph.placeholders)}
         made = {"": _specs_of(tf.nest.flatten(linked.subgraph.outputs))}
         if linked.contract is not None:
@@ -105,12 +106,12 @@ class LevelProgram:
             made |= {"rec": made[""], "grad": [given[""][i] for i in linked.contract.targets]}
         stages = {kind: self._stages(kind) for kind in given}
         specs = self._needed(stages, made)
-        of_blocks = [[specs.get(_spec(rows.spec, 0), -1) for rows in block.outputs] for block in self._traced]
+        of_blocks = [[_class_of(_spec(rows.spec, 0), specs) for rows in block.outputs] for block in self._traced]
         self.layouts: dict[str, Layout] = {}
         self.functions: dict[tuple[str, bool], Any] = {}
         for kind in given:
-            arguments = [specs.get(spec, -1) for spec in given[kind]]
-            results = [specs[spec] for spec in made[kind]]
+            arguments = [_class_of(spec, specs) for spec in given[kind]]
+            results = [_class_of(spec, specs) for spec in made[kind]]
             self.layouts[kind] = self._layout(kind, stages[kind], tuple(specs), of_blocks, arguments, results)
         run = {block for layout in self.layouts.values() for block in layout.blocks}
         self.slots = sorted({slot for block in run for slot in self._traced[block].captures})
@@ -165,6 +166,10 @@ class LevelProgram:
         ]
         of_arguments = [-1, *arguments] if kind == "grad" else arguments
         return Layout(kind, self._traced, specs, of_blocks, of_arguments, known, blocks, shared, groups, results)
+
+
+def _class_of(spec: Spec | None, classes: dict[Spec, int]) -> int:
+    return -1 if spec is None else classes.get(spec, -1)
 
 
 def _specs_of(tensors: Sequence[Any]) -> list[Spec | None]:

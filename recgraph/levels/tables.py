@@ -1,7 +1,7 @@
 """The tables of one call, and how ranges of rows are read and written with them.
 
-Plain, a step has as many rows as there are. For XLA all sizes are static: a step has `width` rows, of which the last ones
-may be nobody's; what they write is written again later, or lies behind what is read.
+Plain, a step has as many rows as there are. For XLA all sizes are static: a step has `width` rows, of which the last
+ones may be nobody's; what they write is written again later, or lies behind what is read.
 """
 
 from __future__ import annotations
@@ -131,7 +131,8 @@ def added(
         What was discovered, and the frame for the gradient.
     """
     linked, layout = program.linked, program.layouts[kind]
-    assert linked.slots is not None and linked.subgraph is not None
+    assert linked.slots is not None
+    assert linked.subgraph is not None
     seeds = [layout.specs[of] for of in layout.arguments[1:]] if kind == "grad" else []
     operations = native.ops()
     add = operations.recgraph_level_gradient_tables if kind == "grad" else operations.recgraph_level_tables

@@ -139,6 +139,19 @@ def test_machinery_compares_calls_with_those_of_tensorflow(tmp_path: Path) -> No
     assert files == {"machinery.json", "machinery.md"}
 
 
+def test_levels_are_measured_beside_the_batched_engine(tmp_path: Path) -> None:
+    """Training and inference, with processor time and ratios."""
+    options = ["--batches", "2,3", "--count", 1, "--rounds", 1, "--hidden", 3, "--embedding", 4]
+    results, files = run("levels", tmp_path, *options)
+    assert [(one["what"], one["batch"]) for one in results] == [
+        (what, batch) for batch in (2, 3) for what in ("training", "inference")
+    ]
+    for one in results:
+        assert list(one["contenders"]) == ["batched", "levels"]
+        assert all(found["cpu_ms"] > 0 and found["ratio"] > 0 for found in one["contenders"].values())
+    assert files == {"levels.json", "levels.md"}
+
+
 def test_recursions_and_loops_over_tables_agree(tmp_path: Path) -> None:
     """Or it would not get that far."""
     results, _ = run("dynamic_programming", tmp_path, "--sizes", "10", "--rounds", 1)
