@@ -12,9 +12,9 @@ from recgraph import native, tf_private
 from recgraph.core import invoke, invoke_gradient, program
 from recgraph.core.definition import Definition
 from recgraph.errors import DefinitionError, GradientError
-from recgraph.levels.execution import Execution
+from recgraph.levels.execution import LevelExecution
 from recgraph.levels.layout import LevelProgram
-from recgraph.levels.tables import Parts, added, tables_of
+from recgraph.levels.tables import LevelParts, added, tables_of
 
 _programs: weakref.WeakKeyDictionary[program.Program, LevelProgram] = weakref.WeakKeyDictionary()
 
@@ -62,7 +62,7 @@ class LevelCall:
         assert self.linked.subgraph is not None
         return invoke.in_reach(self.linked.subgraph, self._all)
 
-    def run(self, tensors: list[tf.Tensor], found: tuple[Parts, Parts] | None = None) -> list[tf.Tensor]:
+    def run(self, tensors: list[tf.Tensor], found: tuple[LevelParts, LevelParts] | None = None) -> list[tf.Tensor]:
         """Runs the call.
 
         Args:
@@ -105,28 +105,28 @@ class LevelCall:
         return self.levels.functions[key]
 
     def _forward(
-        self, tensors: list[tf.Tensor], values: list[tf.Tensor], found: tuple[Parts, Parts] | None
-    ) -> tuple[list[tf.Tensor], list[tf.Tensor], Parts]:
+        self, tensors: list[tf.Tensor], values: list[tf.Tensor], found: tuple[LevelParts, LevelParts] | None
+    ) -> tuple[list[tf.Tensor], list[tf.Tensor], LevelParts]:
         """Results, arenas, and the tables of the gradient."""
         layout = self.levels.layouts[self.kind]
         if found is None:
             parts, frame = added(self.levels, self.kind, tensors, self.captures(), self.label, self.rows)
             # Not in a function of the gradient's own: a SavedModel has no place for the frame.
-            backward = added(self.levels, "grad", [frame], [], self.label, self.rows)[0] if self.kind else Parts()
+            backward = added(self.levels, "grad", [frame], [], self.label, self.rows)[0] if self.kind else LevelParts()
         else:
             parts, backward = found
         tables = tables_of(layout, self.width, parts)
-        execution = Execution(layout, tables, self._captured(values), tensors, None, self.rows)
+        execution = LevelExecution(layout, tables, self._captured(values), tensors, None, self.rows)
         execution.run()
         return execution.results(self.rows), execution.arenas, backward
 
     def _backward(
-        self, seeds: list[tf.Tensor], arenas: list[tf.Tensor], tables: Parts, values: list[tf.Tensor]
+        self, seeds: list[tf.Tensor], arenas: list[tf.Tensor], tables: LevelParts, values: list[tf.Tensor]
     ) -> list[tf.Tensor]:
         """Gradients of the arguments that have one, and sums."""
         layout = self.levels.layouts["grad"]
         found = tables_of(layout, self.width, tables)
-        execution = Execution(layout, found, self._captured(values), seeds, arenas, self.rows)
+        execution = LevelExecution(layout, found, self._captured(values), seeds, arenas, self.rows)
         execution.run()
         return [*execution.results(self.rows), *self._sums(execution, values)]
 
@@ -139,7 +139,7 @@ class LevelCall:
         backward: Callable[..., list[tf.Tensor]],
         upstream: list[Any],
         arenas: list[tf.Tensor],
-        tables: Parts,
+        tables: LevelParts,
         values: list[tf.Tensor],
     ) -> list[tf.Tensor]:
         contract = self.linked.contract
@@ -182,7 +182,7 @@ class LevelCall:
             found[arguments + place] = None if parts is None else invoke_gradient.sum_parts(parts)
         return found
 
-    def _sums(self, execution: Execution, values: list[tf.Tensor]) -> list[tf.Tensor]:
+    def _sums(self, execution: LevelExecution, values: list[tf.Tensor]) -> list[tf.Tensor]:
         """The sums that the contract names, flat."""
         contract, captured = self.linked.contract, self._captured(values)
         assert contract is not None

@@ -14,12 +14,12 @@ from typing import Any
 import tensorflow as tf
 
 from recgraph import tf_private
-from recgraph.levels.layout import Group, Layout
-from recgraph.levels.tables import Tables
+from recgraph.levels.layout import Group, LevelLayout
+from recgraph.levels.tables import LevelTables
 
 
 @dataclasses.dataclass
-class Total:
+class LevelTotal:
     """What the blocks have contributed to one sum.
 
     Attributes:
@@ -33,13 +33,13 @@ class Total:
     tensors: list[tf.Tensor]
 
 
-class Execution:
+class LevelExecution:
     """One call under construction."""
 
     def __init__(
         self,
-        layout: Layout,
-        tables: Tables,
+        layout: LevelLayout,
+        tables: LevelTables,
         captures: Mapping[int, tf.Tensor],
         arguments: Sequence[tf.Tensor],
         before: Sequence[tf.Tensor] | None,
@@ -56,7 +56,7 @@ class Execution:
         """
         self.layout, self.tables, self.captures = layout, tables, captures
         self.arenas = [self._arena(number, arguments, before, rows) for number in range(len(layout.specs))]
-        self.totals: list[Total] = []
+        self.totals: list[LevelTotal] = []
 
     def run(self) -> None:
         """Runs all blocks."""
@@ -120,7 +120,7 @@ class Execution:
 class _GroupRun:
     """The steps of one group."""
 
-    def __init__(self, execution: Execution, number: int, group: Group) -> None:
+    def __init__(self, execution: LevelExecution, number: int, group: Group) -> None:
         self.execution, self.layout, self.tables = execution, execution.layout, execution.tables
         self.group, self.steps, self.count = group, execution.tables.steps[number], execution.tables.counts[number]
         traced = [self.layout.traced[block] for block in group.blocks]
@@ -162,7 +162,7 @@ class _GroupRun:
         for member, block in enumerate(self.group.blocks):
             for c, (kind, slot, values) in enumerate(self.layout.traced[block].contributions):
                 parts = [carried[member, c, part] for part in range(len(values))]
-                self.execution.totals.append(Total(kind, slot, self._total(kind, block, parts)))
+                self.execution.totals.append(LevelTotal(kind, slot, self._total(kind, block, parts)))
 
     def _row(self, i: tf.Tensor) -> tf.Tensor:
         return self.tables.range(self.steps, i, 1)[0]

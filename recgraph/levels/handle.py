@@ -12,7 +12,7 @@ from recgraph.core import preparing
 from recgraph.core.subgraph import SubGraph
 from recgraph.errors import DefinitionError
 from recgraph.levels import calls
-from recgraph.levels.tables import Parts, added
+from recgraph.levels.tables import LevelParts, added
 
 WIDTH = 64
 
@@ -80,13 +80,13 @@ class Levels:
         called = self._call(self.width)
         tensors = calls.arguments(self.subgraph, args, self.rows)
         forward, frame = self._discovered(called.kind, tensors, called.captures())
-        backward = self._discovered("grad", [frame], [])[0] if called.kind else Parts()
+        backward = self._discovered("grad", [frame], [])[0] if called.kind else LevelParts()
         return LevelPlan(tuple(forward), tuple(backward), self.width)
 
     def _call(self, width: int) -> calls.LevelCall:
         return calls.LevelCall(self._program, self.subgraph.name, self.rows, width)
 
-    def _discovered(self, kind: str, args: list[tf.Tensor], captures: list[tf.Tensor]) -> tuple[Parts, tf.Tensor]:
+    def _discovered(self, kind: str, args: list[tf.Tensor], captures: list[tf.Tensor]) -> tuple[LevelParts, tf.Tensor]:
         """No smaller than what was discovered before, so that sizes soon are the same."""
         layout = self._program.layouts[kind]
         with self._lock:
@@ -112,7 +112,7 @@ class Levels:
         """
         calls.watch_variables(self.subgraph)
         tensors = calls.arguments(self.subgraph, args, self.rows)
-        found = Parts(*plan.forward), Parts(*plan.backward)
+        found = LevelParts(*plan.forward), LevelParts(*plan.backward)
         flat = self._call(plan.width).run(tensors, found)
         outputs = self.subgraph.outputs
         return flat[0] if isinstance(outputs, tf.TensorSpec) else tf.nest.pack_sequence_as(outputs, flat)

@@ -36,7 +36,7 @@ class Group:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Layout:
+class LevelLayout:
     """One function of a program: what runs, and where its values lie.
 
     Attributes:
@@ -107,7 +107,7 @@ class LevelProgram:
         stages = {kind: self._stages(kind) for kind in given}
         specs = self._needed(stages, made)
         of_blocks = [[_class_of(_spec(rows.spec, 0), specs) for rows in block.outputs] for block in self._traced]
-        self.layouts: dict[str, Layout] = {}
+        self.layouts: dict[str, LevelLayout] = {}
         self.functions: dict[tuple[str, bool], Any] = {}
         for kind in given:
             arguments = [_class_of(spec, specs) for spec in given[kind]]
@@ -151,7 +151,7 @@ class LevelProgram:
         of_blocks: list[list[int]],
         arguments: list[int],
         results: list[int],
-    ) -> Layout:
+    ) -> LevelLayout:
         known = [
             (b, w) for b, stage in enumerate(stages) if stage == _KNOWN for w, of in enumerate(of_blocks[b]) if of >= 0
         ]
@@ -165,7 +165,7 @@ class LevelProgram:
             for _, members in sorted(by_priority.items())
         ]
         of_arguments = [-1, *arguments] if kind == "grad" else arguments
-        return Layout(kind, self._traced, specs, of_blocks, of_arguments, known, blocks, shared, groups, results)
+        return LevelLayout(kind, self._traced, specs, of_blocks, of_arguments, known, blocks, shared, groups, results)
 
 
 def _class_of(spec: Spec | None, classes: dict[Spec, int]) -> int:

@@ -14,11 +14,11 @@ import tensorflow as tf
 
 from recgraph import native, tf_private
 from recgraph.core import invoke
-from recgraph.levels.layout import Layout, LevelProgram
+from recgraph.levels.layout import LevelLayout, LevelProgram
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Tables:
+class LevelTables:
     """What `Recgraph>LevelTables` gives, by its parts.
 
     Attributes:
@@ -35,7 +35,7 @@ class Tables:
         frame: for the gradient's tables.
     """
 
-    layout: Layout
+    layout: LevelLayout
     width: int
     reads: dict[int, list[tf.Tensor]]
     steps: list[tf.Tensor]
@@ -89,7 +89,7 @@ def _added(kind: str, inputs: list[tf.Tensor]) -> tf.Tensor:
     return tf_private.add_operation(kind, inputs, attributes, kind).outputs[0]
 
 
-class Parts(NamedTuple):
+class LevelParts(NamedTuple):
     """What `Recgraph>LevelTables` gives, but for the frame: a nest that functions take and return.
 
     Attributes:
@@ -114,7 +114,7 @@ def added(
     rows: bool,
     width: int = 0,
     least: Sequence[int] = (),
-) -> tuple[Parts, tf.Tensor]:
+) -> tuple[LevelParts, tf.Tensor]:
     """Adds the operation that discovers a call, or runs it.
 
     Args:
@@ -124,7 +124,7 @@ def added(
         captures: the environment, as of Recgraph>Invoke.
         label: of the call site.
         rows: whether it is a call of `map`.
-        width: see `Tables`.
+        width: see `LevelTables`.
         least: where it is not 0, the least sizes of all tables, arenas and known values.
 
     Returns:
@@ -161,10 +161,10 @@ def added(
     )
     if kind != "grad" and not tf_private.executing_eagerly():
         invoke.set_read_only(made.frame.op, len(args), linked.slots)
-    return Parts(tuple(made.tables), (made.facts,), tuple(made.rooms), tuple(made.values)), made.frame
+    return LevelParts(tuple(made.tables), (made.facts,), tuple(made.rooms), tuple(made.values)), made.frame
 
 
-def tables_of(layout: Layout, width: int, parts: Parts) -> Tables:
+def tables_of(layout: LevelLayout, width: int, parts: LevelParts) -> LevelTables:
     """What was discovered, by its parts."""
     rest = iter(parts.tables)
     reads = {block: [_ranked(next(rest), 1) for _ in layout.traced[block].inputs] for block in layout.blocks}
@@ -174,12 +174,12 @@ def tables_of(layout: Layout, width: int, parts: Parts) -> Tables:
     counts, numbers = numbers[: len(layout.groups)], numbers[len(layout.groups) :]
     row_counts = dict(zip(layout.blocks, numbers, strict=False))
     sizes = numbers[len(layout.blocks) :]
-    return Tables(
+    return LevelTables(
         layout, width, reads, steps, results, counts, row_counts, sizes, list(parts.rooms), list(parts.values)
     )
 
 
-def _most_results(layout: Layout, blocks: tuple[int, ...]) -> int:
+def _most_results(layout: LevelLayout, blocks: tuple[int, ...]) -> int:
     return max(len(layout.of_blocks[block]) for block in blocks)
 
 

@@ -343,15 +343,15 @@ _LIBRARY: Final[_Rows] = (
     (
         Facts(state=OURS),
         """
-        Recgraph>Accumulate Recgraph>CallFunction Recgraph>Capture Recgraph>InvokeGradient Recgraph>PackFrame
-        Recgraph>Region
+        Recgraph>Accumulate Recgraph>CallFunction Recgraph>Capture Recgraph>InvokeGradient Recgraph>LevelTables
+        Recgraph>PackFrame Recgraph>PlanStages Recgraph>Region
         """,
     ),
     (
         Facts(state=OURS, is_stateful=False),
         """
-        Recgraph>ChooseInput Recgraph>Expression Recgraph>FrameIsEmpty Recgraph>Merge Recgraph>PackedProduct
-        Recgraph>Parts Recgraph>Refuse Recgraph>UnpackFrame
+        Recgraph>ChooseInput Recgraph>Expression Recgraph>FrameIsEmpty Recgraph>LevelGradientTables Recgraph>Merge
+        Recgraph>PackedProduct Recgraph>Parts Recgraph>Refuse Recgraph>UnpackFrame
         """,
     ),
     (
