@@ -96,16 +96,86 @@ class SpanParser(WordNetwork):
         return tf.reduce_sum(results[:, 0]), tf.stop_gradient(results[:, 1:])
 
     def predict(self, batch: Any) -> tf.Tensor:
-        """The spans of the trees that the parser makes, int32 `[B, T, 2]`: those of a sentence's gaps, then zeros."""
+        """The spans of the trees that the parser makes, int32 `[B, T, 2]`: those of a sentence's gaps, then zeros.
+
+        All spans of all sentences that lie at the same depth are cut together.
+        """
         batch = whole(batch)
-        words = sentences(batch)
-        fences = self.fences(words, words)
+        words, splits = flat_sentences(batch)
+        lengths = splits[1:] - splits[:-1]
+        sentence = tf.repeat(tf.range(tf.size(lengths)), lengths + 1)  # of each fence
+        first = splits[:-1] + tf.range(tf.size(lengths))
+        last = first + lengths
+        scores = self._scores(self._read(words, sentence, first, last))
 
-        def best(node: tf.Tensor, sentence: tf.Tensor, start: tf.Tensor, end: tf.Tensor) -> tuple[tf.Tensor, ...]:
-            scores = self.cut_scores(fences, sentence, start, end)
-            return start + 1 + tf.argmax(scores, 0, tf.int32), node, node
+        def level(start: tf.Tensor, end: tf.Tensor, spans: tf.Tensor) -> tuple[tf.Tensor, ...]:
+            cut = _best_cuts(scores, start, end)
+            own = tf.stack([start, end], 1)
+            spans = tf.tensor_scatter_nd_update(spans, cut[:, tf.newaxis], own)
+            return *_longer(tf.concat([start, cut], 0), tf.concat([cut, end], 0)), spans
 
-        return _spans(self.subgraph, batch, words, best)
+        nothing = tf.repeat(tf.gather(first, sentence)[:, tf.newaxis], 2, 1)
+        some, pairs = tf.TensorShape([None]), tf.TensorShape([None, 2])
+        *_, spans = tf.while_loop(
+            lambda start, *_: tf.size(start) > 0,
+            level,
+            (*_longer(first, last), nothing),
+            shape_invariants=(some, some, pairs),
+        )
+        spans -= nothing
+        padded = tf.RaggedTensor.from_row_splits(spans, tf.concat([first, [tf.size(sentence)]], 0)).to_tensor()
+        return tf.pad(padded[:, 1:], [[0, 0], [0, 1], [0, 0]])
+
+    def _read(self, words: tf.Tensor, sentence: tf.Tensor, first: tf.Tensor, last: tf.Tensor) -> tf.Tensor:
+        """The rows of `fences` without any between sentences, float32 `[W + B, S]`; no word is read twice.
+
+        Args:
+          words: int32 `[W]`, of all sentences.
+          sentence: int32 `[W + B]`, of each fence.
+          first: int32 `[B]`, the fence before each sentence.
+          last: int32 `[B]`, the fence behind it.
+        """
+        fence = tf.range(tf.size(sentence))
+        behind = tf.where(tf.equal(fence, tf.gather(last, sentence)), -1, fence - sentence)  # a word
+        before = tf.where(tf.equal(fence, tf.gather(first, sentence)), -1, fence - sentence - 1)
+        # The word that is read before each: at the fence before it, or at the one behind it.
+        ahead = self._reading("forward", words, tf.boolean_mask(before, behind >= 0))
+        back = self._reading("backward", words, tf.boolean_mask(behind, before >= 0))
+        number, row = tf.TensorSpec([], tf.int32), tf.TensorSpec([1, self.hyper.span])
+        with self.subgraph("fence", (number, number), row) as fences:
+            both = [reading(fences.input(tf.int32))[0] for reading in (ahead, back)]
+            fences.output(tf.matmul(tf.concat(both, 1), self.span_kernel))
+        return fences.map(before, behind)[:, 0]
+
+    def _reading(self, side: str, words: tf.Tensor, before: tf.Tensor) -> Any:
+        """A SubGraph: the state of an LSTM when it has read a word and all before it; nothing, where the word is -1.
+
+        Args:
+          side: of the LSTM.
+          words: int32 `[W]`.
+          before: int32 `[W]`, the word that it reads before each, or -1.
+        """
+        number, row = tf.TensorSpec([], tf.int32), tf.TensorSpec([1, self.hyper.hidden])
+        with self.subgraph(f"{side}_word", number, tf.TensorSpec([1, 4 * self.hyper.hidden])) as entry:
+            vector = self.embed(entry.input(tf.int32)[tf.newaxis])
+            entry.output(tf.matmul(vector, getattr(self, f"{side}_kernel")) + getattr(self, f"{side}_bias"))
+        with self.subgraph(side, number, (row, row)) as reading:
+            word = reading.input(tf.int32)
+
+            def read() -> tuple[tf.Tensor, tf.Tensor]:
+                return self._cell(side, reading(tf.gather(before, word)), entry(tf.gather(words, word)))
+
+            reading.output(tf.cond(word < 0, lambda: (tf.zeros([1, self.hyper.hidden]),) * 2, read))
+        return reading
+
+    def _scores(self, fences: tf.Tensor) -> Any:
+        """A SubGraph: what both parts of a span score together, of the fences at its start, at a cut and at its end."""
+        number, score = tf.TensorSpec([], tf.int32), tf.TensorSpec([])
+        with self.subgraph("cut", (number,) * 3, score) as cut_score:
+            start, cut, end = (tf.gather(fences, cut_score.input(tf.int32))[tf.newaxis] for _ in range(3))
+            hidden = tf.tanh(cut - start + self.span_bias) + tf.tanh(end - cut + self.span_bias)
+            cut_score.output(tf.matmul(hidden, self.score_kernel)[0, 0])
+        return cut_score
 
     def fences(self, read: tf.Tensor, words: tf.Tensor) -> Fences:
         """A row for each place between words, before the first and after the last, float32 `[B * (T + 1), S]`; T + 1.
@@ -134,15 +204,20 @@ class SpanParser(WordNetwork):
         entries = tf.einsum("bte,eg->tbg", vectors, getattr(self, f"{side}_kernel")) + getattr(self, f"{side}_bias")
 
         def step(state: tuple[tf.Tensor, tf.Tensor], entry: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            gates = entry + tf.matmul(state[0], getattr(self, f"{side}_recurrent"))
-            sigmoids, update = tf.split(gates, [3 * hidden, hidden], 1)
-            enter, exit_, keep = tf.split(tf.sigmoid(sigmoids), 3, 1)
-            memory = enter * tf.tanh(update) + keep * state[1]
-            return exit_ * tf.tanh(memory), memory
+            return self._cell(side, state, entry)
 
         nothing = tf.zeros([tf.shape(vectors)[0], hidden])
         rows, _ = tf.scan(step, entries, (nothing, nothing))
         return tf.transpose(rows, [1, 0, 2])
+
+    def _cell(self, side: str, state: tuple[tf.Tensor, tf.Tensor], entry: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """The state of an LSTM after one more word, which enters its gates with `entry`, float32 `[n, 4 H]`."""
+        hidden = self.hyper.hidden
+        gates = entry + tf.matmul(state[0], getattr(self, f"{side}_recurrent"))
+        sigmoids, update = tf.split(gates, [3 * hidden, hidden], 1)
+        enter, exit_, keep = tf.split(tf.sigmoid(sigmoids), 3, 1)
+        memory = enter * tf.tanh(update) + keep * state[1]
+        return exit_ * tf.tanh(memory), memory
 
     def cut_scores(self, fences: Fences, sentence: tf.Tensor, start: tf.Tensor, end: tf.Tensor) -> tf.Tensor:
         """For each place inside a span, the scores of the two parts together, float32 `[end - start - 1]`."""
@@ -162,11 +237,32 @@ def sentences(batch: Any) -> tf.Tensor:
 
     T is one more than the longest has words, so that there is a column where there is no sentence.
     """
-    leaf = batch.words >= 0
-    before = tf.cumsum(tf.cast(leaf, tf.int32), exclusive=True)
-    splits = tf.gather(tf.concat([before, [tf.math.count_nonzero(leaf, dtype=tf.int32)]], 0), batch.offsets)
-    ragged = tf.RaggedTensor.from_row_splits(tf.boolean_mask(batch.words, leaf), splits)
+    ragged = tf.RaggedTensor.from_row_splits(*flat_sentences(batch))
     return tf.pad(ragged.to_tensor(-1), [[0, 0], [0, 1]], constant_values=-1)
+
+
+def flat_sentences(batch: Any) -> tuple[tf.Tensor, tf.Tensor]:
+    """The words of all trees of a `TreeBatch`, int32 `[W]`, and where each tree's begin and end, int32 `[B + 1]`."""
+    leaf = batch.words >= 0
+    before = tf.concat([[0], tf.cumsum(tf.cast(leaf, tf.int32))], 0)
+    return tf.boolean_mask(batch.words, leaf), tf.gather(before, batch.offsets)
+
+
+def _longer(start: tf.Tensor, end: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Those of spans that have more than one word."""
+    is_longer = end - start > 1
+    return tf.boolean_mask(start, is_longer), tf.boolean_mask(end, is_longer)
+
+
+def _best_cuts(scores: Any, start: tf.Tensor, end: tf.Tensor) -> tf.Tensor:
+    """For each span the first place inside of it where the scores of both parts are largest together."""
+    count = end - start - 1
+    span = tf.repeat(tf.range(tf.size(start)), count)
+    start, end = tf.gather(start, span), tf.gather(end, span)
+    cut = start + 1 + tf.range(tf.size(span)) - tf.gather(tf.cumsum(count, exclusive=True), span)
+    found = scores.map(start, cut, end)
+    is_best = tf.equal(found, tf.gather(tf.math.segment_max(found, span), span))
+    return tf.math.segment_min(tf.where(is_best, cut, end - 1), span)
 
 
 def true_cut(batch: Any, node: tf.Tensor, end: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:

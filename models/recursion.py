@@ -66,13 +66,16 @@ def predict(model: Cells, batch: Any) -> tf.Tensor:
     table = tf.stack([batch.words, batch.left, batch.right], 1)
     classes = model.hyper.classes
     outputs = {"state": _state_spec(model), "logits": tf.TensorSpec([None, classes])}
+    with _subgraph(model, "word", outputs) as of_word:  # equal calls are one: a word is computed once, not each leaf
+        state = model.leaf(model.embed(of_word.input(tf.int32)[None]))
+        of_word.output({"state": state, "logits": model.logits(state[0])})
     with _subgraph(model, "predict", outputs) as tree:
         node = tree.input(tf.int32)
         word, left, right = tf.unstack(tf.gather(table, node), num=3)
 
         def leaf() -> tuple[State, tf.Tensor]:
-            state = model.leaf(model.embed(word[None]))
-            return state, model.logits(state[0])
+            found = of_word(word)
+            return found["state"], found["logits"]
 
         def inner() -> tuple[State, tf.Tensor]:
             below_left, below_right = tree(left), tree(right)

@@ -123,6 +123,23 @@ def test_the_tree_is_that_of_the_largest_scores() -> None:
         assert tree_of_spans(words, own[: len(words) - 1]) == tree.with_labels([-1] * len(tree))
 
 
+def test_a_tree_does_not_depend_on_the_batch() -> None:
+    """Sentences of one word, of many, and none at all; the shape is that of the trees' own spans."""
+    model = make_model()
+    model.engine = "batched"
+    parse, own = (
+        tf.function(function, input_signature=[SIGNATURE], autograph=False) for function in (model.predict, true_spans)
+    )
+    trees = [*random_trees(9, 3), balanced(["a"]), balanced(list("abcdefgh" * 5))]
+    together = parse(batch_of(trees)).numpy()
+    for tree, spans in zip(trees, together, strict=True):
+        alone = parse(batch_of([tree])).numpy()
+        assert alone.shape == own(batch_of([tree])).shape
+        np.testing.assert_array_equal(spans[: alone.shape[1]], alone[0])
+        assert not spans[len(tree.tokens) - 1 :].any()
+    assert parse(batch_of([])._replace(offsets=tf.zeros([1], tf.int32))).shape[0] == 0
+
+
 @pytest.mark.parametrize("branching", ["left", "right"])
 def test_a_shape_is_learned(branching: str) -> None:
     """And found in sentences that were not seen."""
