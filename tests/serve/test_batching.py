@@ -17,6 +17,7 @@ from recgraph.models.hyper import Hyper
 from recgraph.train import export
 from recgraph.train.batching import Batching
 from recgraph.train.parsing import Brought
+from recgraph.train.tree_arrays import post_order
 
 EACH = 12
 
@@ -138,7 +139,7 @@ def tensors(given: dict[str, Any]) -> dict[str, tf.Tensor]:
 def test_every_post_order_is_accepted() -> None:
     """And none other, of five nodes of which two at most are inner ones."""
     check = tf.function(
-        lambda left, right, roots: export.post_order(tf.size(left), left, right, roots) and tf.size(left),
+        lambda left, right, roots: post_order(tf.size(left), left, right, roots) and tf.size(left),
         input_signature=[tf.TensorSpec([None], tf.int32)] * 3,
         autograph=False,
     )

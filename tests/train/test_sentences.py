@@ -23,7 +23,7 @@ from recgraph.data import (
 )
 from recgraph.models import SpanParser
 from recgraph.models.parser import true_spans
-from recgraph.train import confidence, console, export, parsing, predictor
+from recgraph.train import confidence, console, export, parsing, predictor, tree_arrays
 from recgraph.train.demo import plain_accuracy, run_demo
 from recgraph.train.run import CONFIDENCE, Run, load_classifier, prepare
 from recgraph.train.settings import Settings
@@ -107,7 +107,7 @@ def test_trees_of_spans_in_the_graph_are_those_of_the_binariser() -> None:
     spans = true_spans(TreeBatch(*map(tf.constant, batch)))
     for tree, found in zip(trees, spans.numpy(), strict=True):
         assert tree_of_spans(tree.tokens, found[: len(tree.tokens) - 1].tolist()) == tree
-    place, left, right, roots = tf.function(export.trees_of_spans)(tf.constant(lengths * 2), spans)
+    place, left, right, roots = tf.function(tree_arrays.trees_of_spans)(tf.constant(lengths * 2), spans)
     leaves = np.where(batch.words < 0, 0, 1)
     np.testing.assert_array_equal(place, np.where(leaves == 1, np.cumsum(leaves) - 1, -1))
     np.testing.assert_array_equal(left, batch.left)

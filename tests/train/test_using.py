@@ -13,7 +13,7 @@ import tensorflow as tf
 from recgraph.data import TreeBatch, TreeFormatError, Vocabulary, balanced, encode, load_sst, parse_tree
 from recgraph.models import TreeModel
 from recgraph.models.hyper import Hyper, State
-from recgraph.train import export, pictures, predictor
+from recgraph.train import export, pictures, predictor, tree_arrays
 from recgraph.train.run import Run
 
 SENTENCES = ["the film is not dull", "brilliant", "", "a film that nobody ever saw , yet the script is charming"]
@@ -75,7 +75,7 @@ def test_balanced_trees_in_the_graph_are_those_of_the_binariser() -> None:
     words = iter(vocabulary.words[1:])
     trees = [balanced([next(words) for _ in range(length)]) for length in lengths]
     expected = encode(trees, vocabulary)
-    place, left, right, roots = tf.function(export.balanced_trees)(tf.constant(lengths))
+    place, left, right, roots = tf.function(tree_arrays.balanced_trees)(tf.constant(lengths))
     np.testing.assert_array_equal(place, np.where(expected.words < 0, -1, expected.words - 1))
     np.testing.assert_array_equal(left, expected.left)
     np.testing.assert_array_equal(right, expected.right)
