@@ -493,8 +493,9 @@ def export(run: Path, out: Path, optimize: bool, parser: Path | None, **batching
 @click.option("--kilobytes", type=COUNT, default=1024, show_default=True, help="Of a request at most.")
 @click.option(
     "--seconds", type=click.FloatRange(0, min_open=True), default=10.0, show_default=True,
-    help="For which a request may take to arrive.",
+    help="That the head of a request, its body, and the reading of its answer may take each.",
 )  # fmt: skip
+@click.option("--connections", type=COUNT, default=512, show_default=True, help="Open at most; others get 503.")
 @click.option("--parser", type=EXISTING_FOLDER, help=_PARSER)
 @_batching_options
 def serve(folder: Path, host: str, port: int, name: str | None, parser: Path | None, **options: Any) -> None:
@@ -511,7 +512,7 @@ def serve(folder: Path, host: str, port: int, name: str | None, parser: Path | N
     from recgraph.serve.running import serve as serve_model
     from recgraph.train import console
 
-    limits = Limits(*(options.pop(each) for each in ("requests", "kilobytes", "seconds")))
+    limits = Limits(*(options.pop(each) for each in ("requests", "kilobytes", "seconds", "connections")))
     with console.saved_model(folder, parser, **options) as saved:
         serve_model(saved, name or folder.resolve().name, host, port, limits, click.echo)
 

@@ -29,6 +29,11 @@ _STATUSES = {
 }
 
 
+# A function of a SavedModel that says how its signatures may be called: `rows/SIGNATURE`, how many rows of requests one
+# call may join and how many calls run at the same time; `example/SIGNATURE/ARGUMENT`, a request that prepares one.
+FOR_SERVERS = "for_servers"
+
+
 class ServedModel:
     """The signatures of a SavedModel. Threads may call them at the same time.
 
@@ -64,6 +69,8 @@ class ServedModel:
                 where=str(folder),
                 next_step="give tf.saved_model.save those that are to be served: signatures=...",
             )
+        says = getattr(self._loaded, FOR_SERVERS, None)
+        self._says = {name: value.numpy() for name, value in says().items()} if callable(says) else {}
         graph = SavedModel.FromString(written).meta_graphs[0]
         known = {name: one for name, one in graph.signature_def.items() if name in self._signatures}
         shown = {name: MessageToDict(one, preserving_proto_field_name=True) for name, one in known.items()}
@@ -80,6 +87,31 @@ class ServedModel:
             raise RefusedRequest(400, f"there is no signature {signature!r}, known: {known}")
         specs: Mapping[str, tf.TensorSpec] = self._signatures[signature].structured_input_signature[1]
         return specs
+
+    def joins(self, signature: str) -> tuple[int, int]:
+        """How many rows of requests one call of a signature may join, 0 for none, and how many calls run at once."""
+        rows, calls = self._says.get(f"rows/{signature}", (0, 1))
+        return int(rows), int(calls)
+
+    def prepare(self) -> dict[str, str]:
+        """Calls each signature once, since first calls take seconds.
+
+        The request is the one that the model brings, or one of zeros, with 1 for each axis of any size.
+
+        Returns:
+            Of the signatures that have refused it, why.
+        """
+        failed = {}
+        for signature in self._signatures:
+            try:
+                self(signature, self._example(signature))
+            except RefusedRequest as refused:
+                failed[signature] = str(refused)
+        return failed
+
+    def _example(self, signature: str) -> dict[str, np.ndarray]:
+        specs = self.inputs(signature)
+        return {name: self._says.get(f"example/{signature}/{name}", _nothing(spec)) for name, spec in specs.items()}
 
     def __call__(self, signature: str, given: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """The results of a signature.
@@ -99,6 +131,12 @@ class ServedModel:
             raise RefusedRequest(_STATUSES.get(type(cause), 500), _first_line(cause)) from cause
         self._prepared.add(signature)
         return {name: value.numpy() for name, value in sorted(results.items())}
+
+
+def _nothing(spec: tf.TensorSpec) -> np.ndarray:
+    """Zeros or empty strings, with 1 for each axis of any size."""
+    shape = [] if spec.shape.rank is None else [1 if size is None else size for size in spec.shape]
+    return np.full(shape, b"", object) if spec.dtype == tf.string else np.zeros(shape, spec.dtype.as_numpy_dtype)
 
 
 def _first_line(cause: tf.errors.OpError) -> str:

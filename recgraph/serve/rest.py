@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import functools
 import json
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
@@ -28,7 +29,7 @@ def request(body: bytes) -> dict[str, Any]:
         RefusedRequest: it is none, or has other fields than those of a prediction.
     """
     try:
-        found = json.loads(body, parse_constant=_no_number)
+        found = _DECODER.decode(body.decode(json.detect_encoding(body), "surrogatepass"))
     except RecursionError:
         raise RefusedRequest(400, "the body is nested too deep") from None
     except ValueError as error:
@@ -87,7 +88,7 @@ def error(message: str) -> bytes:
 
 
 def _written(what: Any) -> bytes:
-    return json.dumps(what, ensure_ascii=False).encode()
+    return _ENCODER.encode(what).encode()
 
 
 def _columns_of_rows(rows: Any, specs: Mapping[str, tf.TensorSpec]) -> dict[str, list[Any]]:
@@ -131,6 +132,7 @@ def _array(value: Any, spec: tf.TensorSpec, name: str) -> np.ndarray:
     return made.reshape(shape)
 
 
+@functools.cache
 def _reader(dtype: tf.DType) -> Callable[[Any], Any]:
     """What reads a value of a type; it raises TypeError, ValueError or OverflowError for another one."""
     if dtype == tf.string:
@@ -177,6 +179,10 @@ def _refuse(name: str, spec: tf.TensorSpec, found: Any) -> NoReturn:
 
 def _no_number(name: str) -> NoReturn:
     raise ValueError(f"{name} is no number")
+
+
+_ENCODER = json.JSONEncoder(ensure_ascii=False)
+_DECODER = json.JSONDecoder(parse_constant=_no_number)
 
 
 def _kind(value: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import socket
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from types import FrameType
 import uvicorn
 
 from recgraph.serve.application import Application
+from recgraph.serve.connections import connection_type
 from recgraph.serve.errors import ServeError
 from recgraph.serve.limits import Limits
 from recgraph.serve.models import ServedModel
@@ -25,7 +27,17 @@ class DrainingServer(uvicorn.Server):
     def __init__(self, application: Application) -> None:
         """Args: what it runs."""
         super().__init__(
-            uvicorn.Config(application.asgi, log_config=None, access_log=False, lifespan="off", server_header=False)
+            uvicorn.Config(
+                application.asgi,
+                interface="asgi3",
+                http=connection_type(application.limits),
+                ws="none",
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+            )
         )
         self._application = application
 
@@ -62,7 +74,13 @@ def serve(
     Raises:
         ServeError: the model cannot be loaded, or the address cannot be listened at.
     """
-    application = Application(ServedModel(folder), name, limits or Limits())
+    model = ServedModel(folder)
+    for signature, reason in model.prepare().items():
+        say(f"not prepared, so its first request takes longer: {signature}: {reason}")
+    application = Application(model, name, limits or Limits())
+    # What is there now stays until the end: going through TensorFlow's objects takes a quarter of Python's time.
+    gc.collect()
+    gc.freeze()
     with listening(host, port) as listener:
         shown, chosen = listener.getsockname()[:2]
         shown = f"[{shown}]" if ":" in shown else shown

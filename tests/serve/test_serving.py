@@ -44,6 +44,10 @@ class Held:
         """One number a row."""
         return {"x": tf.TensorSpec([None])}
 
+    def joins(self, signature: str) -> tuple[int, int]:
+        """Each request is a call of its own."""
+        return 0, 1
+
     def __call__(self, signature: str, given: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Twice as much."""
         self.calls += 1
@@ -108,6 +112,36 @@ def test_answers_are_those_of_direct_calls(saved: Path, model: ServedModel, serv
     np.testing.assert_array_equal(np.float32(nodes[1]["outputs"]["nodes"]), expected["nodes"])
     assert broken[0] == 400
     assert "`roots` do not rise to the last node" in broken[1]["error"]
+
+
+def test_signatures_are_prepared(model: ServedModel, tmp_path: Path) -> None:
+    """Each is called once before the first request, with what the model brings or with zeros."""
+
+    class Counting(tf.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.calls = tf.Variable(0)
+
+        @tf.function(input_signature=[tf.TensorSpec([None, 2]), tf.TensorSpec([], tf.string)])
+        def count(self, x: tf.Tensor, text: tf.Tensor) -> dict[str, tf.Tensor]:
+            return {"calls": self.calls.assign_add(tf.shape(x)[0])}
+
+        @tf.function(input_signature=[tf.TensorSpec([None])])
+        def refuse(self, x: tf.Tensor) -> dict[str, tf.Tensor]:
+            with tf.control_dependencies([tf.debugging.assert_positive(x, "not positive")]):
+                return {"x": tf.identity(x)}
+
+    counting = Counting()
+    tf.saved_model.save(counting, str(tmp_path), signatures={"count": counting.count, "refuse": counting.refuse})
+    loaded = ServedModel(tmp_path)
+    (failed,) = loaded.prepare().items()
+    assert failed[0] == "refuse"
+    assert "not positive" in failed[1]
+    assert loaded("count", {"x": np.zeros([1, 2]), "text": np.array(b"", object)})["calls"] == 2
+    assert loaded.joins("count") == (0, 1)
+    assert model.prepare() == {}
+    joined = {signature: model.joins(signature) for signature in ("serving_default", "sentences", "trees")}
+    assert joined == {"serving_default": (64, 1), "sentences": (0, 1), "trees": (0, 1)}
 
 
 def test_what_is_known_of_a_model(model: ServedModel, serving: Callable[..., Any]) -> None:
