@@ -10,7 +10,8 @@ from pathlib import Path
 # What the extras and the tests bring, by the names that are imported.
 BROUGHT = (
     *("IPython", "ale_py", "egglog", "gymnasium", "hypothesis", "ipykernel", "mypy", "nbclient", "networkx"),
-    *("pexpect", "playwright", "prometheus_client", "pytest", "ruff", "sklearn", "starlette", "torch", "uvicorn", "z3"),
+    *("pexpect", "playwright", "prometheus_client", "pytest", "ruff", "sklearn", "starlette", "torch", "uvicorn"),
+    *("httptools", "uvloop", "z3"),
 )
 PROGRAM = """
 import sys
