@@ -9,6 +9,7 @@
 #include "cc/kernels/checked.h"
 #include "cc/kernels/errors.h"
 #include "cc/kernels/rows.h"
+#include "cc/kernels/shared_calls.h"
 #include "absl/strings/str_cat.h"
 #include "tensorflow/core/framework/resource_handle.h"
 #include "tensorflow/core/platform/hash.h"
@@ -232,6 +233,8 @@ absl::Status CallOp::FindBody(Call* call, BodyKind kind, Body* body) {
   const std::string name = FunctionName(kind);
   TF_RETURN_IF_ERROR(program->Function(name, &body->handle));
   body->runs_in_order = program->RunsInOrder(name);
+  body->is_memoized = program->IsMemoized(name);
+  body->adds_up = kind == BodyKind::kRecorded && program->IsMemoized(FunctionName(BodyKind::kGradient));
   if (key_.empty() || !library_.empty()) {
     std::lock_guard<std::mutex> lock(mutex_);
     if (!knows_body_[place].load(std::memory_order_relaxed)) bodies_[place] = *body;
@@ -248,9 +251,22 @@ void CallOp::StartAll(Call* call, BodyKind kind) {
   if (call->tasks != nullptr) call->tasks->LeaveFirst();
   if (count > 1 && body.runs_in_order) return StartInOrder(call, 0, body.handle);
   call->pending.store(count, std::memory_order_relaxed);
-  for (size_t i = 0; i < count; ++i) {
-    call->invocations[i]->Start(body.handle, [this, call](const absl::Status& status) { OneDone(call, status); });
+  // The call may be over before the last row has been started, and what it shares is to know of all of them first.
+  const std::shared_ptr<SharedCalls> shared = call->scope.root->shared_calls();
+  if (shared != nullptr) shared->BeginWork();
+  for (size_t i = 0; i < count; ++i) StartOne(call, i, kind, body);
+  if (shared != nullptr) shared->EndWork();
+}
+
+void CallOp::StartOne(Call* call, size_t row, BodyKind kind, const Body& body) const {
+  Invocation* const invocation = call->invocations[row].get();
+  Invocation::Done done = [this, call](const absl::Status& status) { OneDone(call, status); };
+  if (!body.is_memoized || (kind == BodyKind::kGradient && !invocation->is_gradient())) {
+    return invocation->Start(body.handle, std::move(done));
   }
+  SharedCalls* const shared = call->scope.root->shared_calls().get();
+  if (kind == BodyKind::kGradient) return shared->StartGradient(invocation, body.handle, std::move(done));
+  shared->Start(invocation, body.handle, body.adds_up, std::move(done));
 }
 
 void CallOp::StartInOrder(Call* call, size_t row, Program::Handle body) const {
@@ -269,6 +285,9 @@ void CallOp::OneDone(Call* call, const absl::Status& status) const {
 }
 
 void CallOp::AllDone(Call* call) const {
+  if (call->own_root != nullptr && call->own_root->shared_calls() != nullptr && call->Status().ok()) {
+    call->Update(call->own_root->shared_calls()->CheckGradients());
+  }
   if (call->Status().ok()) call->Update(CatchingAll([&] { return SetOutputs(call); }));
   call->Finish();
 }

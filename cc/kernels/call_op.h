@@ -104,8 +104,12 @@ class CallOp : public tensorflow::AsyncOpKernel {
   struct Body {
     Program::Handle handle = tensorflow::kInvalidHandle;
     bool runs_in_order = false;
+    bool is_memoized = false;
+    bool adds_up = false;  // of one that is memoized and yields a frame: whether gradients are added up
   };
   absl::Status FindBody(Call* call, BodyKind kind, Body* body);
+  // Starts invocation `row`, or has it wait for one that is given the same.
+  void StartOne(Call* call, size_t row, BodyKind kind, const Body& body) const;
   // Starts invocation `row` and, when it has ended well, the next one.
   void StartInOrder(Call* call, size_t row, Program::Handle body) const;
   void Run(Call* call);

@@ -1,6 +1,7 @@
 // Environments and gradient sums, and the ops that invocations reach them by.
 #include "cc/kernels/environment.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <string>
@@ -198,6 +199,25 @@ absl::Status Environment::Make(OpKernelContext* ctx, const OpInputList& captures
       *slot = captures[i];
       if (slot->dtype() == tensorflow::DT_RESOURCE) TF_RETURN_IF_ERROR(environment->Mirror(ctx, slot));
     }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Environment::Separate(absl::InlinedVector<Tensor, 2>* arguments) {
+  std::vector<Tensor*> all;
+  for (Tensor& argument : *arguments) all.push_back(&argument);
+  for (Tensor& slot : slots_) all.push_back(&slot);
+  const auto has_gradient = [](Tensor* tensor) {
+    return WideOf(tensor->dtype()) != tensorflow::DT_INVALID && tensor->NumElements() > 0;
+  };
+  all.erase(std::remove_if(all.begin(), all.end(), [&](Tensor* tensor) { return !has_gradient(tensor); }), all.end());
+  const auto begin = [](const Tensor* tensor) { return reinterpret_cast<uintptr_t>(tensor->data()); };
+  std::stable_sort(all.begin(), all.end(), [&](Tensor* a, Tensor* b) { return begin(a) < begin(b); });
+  uintptr_t end = 0;  // of what lies before
+  for (Tensor* tensor : all) {
+    const uintptr_t first = begin(tensor);
+    if (first < end) TF_RETURN_IF_ERROR(Copy(*tensor, tensor));
+    end = std::max(end, first + tensor->TotalBytes());
   }
   return absl::OkStatus();
 }

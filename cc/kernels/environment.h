@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "cc/core/frame_base.h"
 #include "cc/core/slot_sums.h"
 #include "cc/kernels/host.h"
@@ -38,6 +39,9 @@ class Environment {
                            const std::vector<bool>& reads, Environment* environment);
 
   const std::vector<tensorflow::Tensor>& slots() const { return slots_; }
+  // Gives tensors among slots and arguments memory of their own where two share some: memoized calls take arguments for
+  // the same where these lie at one place, and a gradient is due to each of what comes from outside.
+  absl::Status Separate(absl::InlinedVector<tensorflow::Tensor, 2>* arguments);
   // Assigns to variables of accelerators what the invocations have assigned to their mirrors.
   absl::Status WriteBack() const;
   const CallIdentity& call() const { return call_; }

@@ -32,6 +32,10 @@ class Frame : public FrameBase {
   bool is_tabulated = false;
   // Set on the frame of an invocation that opened an environment; null otherwise.
   std::shared_ptr<const Environment> environment;
+  // Whether it is that of a memoized invocation, which several calls may share (shared_calls.h), and what gradients by
+  // the arguments of that look like.
+  bool is_shared = false;
+  std::vector<std::pair<tensorflow::DataType, tensorflow::TensorShape>> targets;
 
  private:
   const std::vector<tensorflow::Tensor> values_;

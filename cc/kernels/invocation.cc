@@ -13,6 +13,7 @@
 #include "cc/core/thread_counts.h"
 #include "tensorflow/core/platform/env.h"
 #include "cc/kernels/errors.h"
+#include "cc/kernels/shared_calls.h"
 
 namespace recgraph {
 
@@ -104,6 +105,16 @@ RootCall::RootCall(OpKernelContext* ctx, std::shared_ptr<Program> program, Submi
   options_.stats_collector = ctx->stats_collector();
   // An invocation is the grain of parallelism: its own operations run on one thread.
   options_.run_all_kernels_inline = true;
+  if (program_->memoizes()) shared_calls_ = std::make_shared<SharedCalls>(this);
+}
+
+RootCall::~RootCall() {
+  if (shared_calls_ != nullptr) shared_calls_->Clear();
+}
+
+void RootCall::Schedule(Task task) {
+  const std::shared_ptr<Scheduler> scheduler = scheduler_;
+  scheduler->Schedule(shared_calls_ == nullptr ? std::move(task) : shared_calls_->Counted(std::move(task)));
 }
 
 absl::Status TooDeep(int64_t max_depth) {
@@ -172,10 +183,12 @@ void Invocation::Start(Program::Handle body, Done done) {
       });
 }
 
+std::string Invocation::label() const { return WithRow(*scope_.label, scope_.row); }
+
 std::vector<std::string> Invocation::CallPath() const {
   std::vector<std::string> labels;
   for (const Invocation* i = this; i != nullptr; i = i->scope_.parent) {
-    labels.push_back(WithRow(*i->scope_.label, i->scope_.row));
+    labels.push_back(i->label());
   }
   std::reverse(labels.begin(), labels.end());
   return labels;

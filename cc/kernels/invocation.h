@@ -26,6 +26,7 @@
 namespace recgraph {
 
 class Invocation;
+class SharedCalls;
 
 using Tensors = absl::InlinedVector<tensorflow::Tensor, 2>;
 
@@ -70,14 +71,14 @@ class RootCall {
  public:
   // `submit`: the way to the threads that run its tasks.
   RootCall(tensorflow::OpKernelContext* ctx, std::shared_ptr<Program> program, Submit submit);
+  ~RootCall();
 
   Program* program() const { return program_.get(); }
   const std::shared_ptr<Program>& shared_program() const { return program_; }
   // Has a task run. Another thread may run it, and end this call with it, before this returns.
-  void Schedule(Task task) {
-    const std::shared_ptr<Scheduler> scheduler = scheduler_;
-    scheduler->Schedule(std::move(task));
-  }
+  void Schedule(Task task);
+  // Its memoized calls; null where the program has none.
+  const std::shared_ptr<SharedCalls>& shared_calls() const { return shared_calls_; }
   // How many the executor has.
   int threads() const { return program_->threads(); }
   const tensorflow::FunctionLibraryRuntime::Options& options() const { return options_; }
@@ -104,6 +105,7 @@ class RootCall {
   const std::shared_ptr<Program> program_;
   tensorflow::CancellationManager cancellation_;
   std::shared_ptr<Scheduler> scheduler_;
+  std::shared_ptr<SharedCalls> shared_calls_;
   std::unique_ptr<ThreadCounts<1>> invocations_;  // null where nobody wants to know
   tensorflow::FunctionLibraryRuntime::Options options_;
   std::mutex mutex_;
@@ -118,6 +120,7 @@ struct Scope {
   int64_t row = -1;  // of a mapped call, or -1
   std::shared_ptr<const Environment> environment;
   Sums* sums = nullptr;
+  bool is_gradient = false;  // of a call from outside that is one, in which gradients call gradients alone
 };
 
 class Invocation final : public tensorflow::CallFrameInterface {
@@ -135,6 +138,10 @@ class Invocation final : public tensorflow::CallFrameInterface {
   void Start(Program::Handle body, Done done);
 
   RootCall* root() const { return scope_.root; }
+  const Invocation* parent() const { return scope_.parent; }
+  bool is_gradient() const { return scope_.is_gradient; }
+  // Of its call site, with the row of a `map`.
+  std::string label() const;
   const Environment* environment() const { return scope_.environment.get(); }
   const std::shared_ptr<const Environment>& shared_environment() const {
     return scope_.environment;
@@ -142,6 +149,9 @@ class Invocation final : public tensorflow::CallFrameInterface {
   Sums* sums() const { return scope_.sums; }
   int64_t depth() const { return depth_; }
   std::vector<std::string> CallPath() const;
+  // Before it starts.
+  Tensors& arguments() { return arguments_; }
+  const Tensors& arguments() const { return arguments_; }
   // Of no dtype where the body has given none.
   Tensors& results() { return results_; }
 

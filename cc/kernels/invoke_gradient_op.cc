@@ -12,6 +12,7 @@
 #include "cc/kernels/outer_products.h"
 #include "cc/kernels/pool_allocator.h"
 #include "cc/kernels/rows.h"
+#include "cc/kernels/shared_calls.h"
 #include "tensorflow/core/framework/resource_var.h"
 
 namespace recgraph {
@@ -52,11 +53,13 @@ class InvokeGradientOp : public CallOp {
       call->own_sums = std::make_unique<Sums>(frame->environment->slots().size());
       call->scope.sums = call->own_sums.get();
     }
+    call->scope.is_gradient = call->scope.parent == nullptr || call->scope.parent->is_gradient();
     if (call->own_root != nullptr) {
       const int64_t rows = frame->is_batched ? frame->roots.size() : frame->values().size();
       call->engine = frame->is_batched ? Engine::kBatched : Engine::kParallel;
       const CallClass which{true, map(), map() ? rows : 1};
       if (call->own_root->program()->choice()->HasPicked(which)) call->Measure(which, true);
+      if (call->own_root->shared_calls() != nullptr) call->own_root->shared_calls()->ExpectGradients(*frame);
     }
     if (frame->is_batched) return absl::OkStatus();
     std::vector<Tensors> arguments;

@@ -74,16 +74,22 @@ class InvokeOp : public CallOp {
     OpInputList captures;
     TF_RETURN_IF_ERROR(call->ctx->input_list("args", &inputs));
     TF_RETURN_IF_ERROR(call->ctx->input_list("captures", &captures));
+    std::shared_ptr<Environment> opened;
     if (call->own_root != nullptr || captures.size() > 0) {
       auto environment =
           std::make_shared<Environment>(CallIdentity{call->scope.root->program()->key(), entry(), map()});
       TF_RETURN_IF_ERROR(Environment::Make(call->ctx, captures, reads_, environment.get()));
+      opened = environment;
       call->scope.environment = std::move(environment);
       call->opens_environment = true;
     }
     if (ChooseEngine(call) == Engine::kBatched) return absl::OkStatus();
     std::vector<Tensors> arguments;
     TF_RETURN_IF_ERROR(SplitArguments(inputs, map(), &arguments));
+    if (opened != nullptr && call->scope.root->program()->memoizes()) {
+      Tensors none;  // rows are copies
+      TF_RETURN_IF_ERROR(opened->Separate(map() ? &none : &arguments[0]));
+    }
     const int results = frame_output_ + (Records(call) ? 1 : 0);
     for (Tensors& row : arguments) {
       call->invocations.push_back(
@@ -204,7 +210,10 @@ class InvokeOp : public CallOp {
       frames.clear();
       if (!frame->IsUnique()) frame = FramePtr<Frame>(new Frame(frame->values()));
     }
-    if (call->opens_environment) frame->environment = call->scope.environment;
+    if (call->opens_environment) {
+      frame->environment = call->scope.environment;
+      frame->is_shared = false;  // its gradient is that of the call from outside
+    }
     call->ctx->set_output(frame_output_, ToTensor(std::move(frame)));
     return absl::OkStatus();
   }

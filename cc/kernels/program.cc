@@ -35,6 +35,8 @@ constexpr char kEarlierPlan[] = "recgraph_plan";
 // The attribute of functions whose invocations run one after another.
 constexpr char kInOrder[] = "_recgraph_in_order";
 constexpr char kTakesTurns[] = "_recgraph_takes_turns";
+// Of functions whose equal calls are one, and of gradients that are added up.
+constexpr char kMemoized[] = "_recgraph_memoized";
 
 constexpr size_t kKeyDigits = 32;
 
@@ -315,6 +317,8 @@ absl::Status Program::Make(FunctionLibraryRuntime* parent, const std::string& li
   }
   made->threads_ = InterOpThreads(made->runtime_);
   made->runs_python_ = MayRunPython(functions);
+  made->memoizes_ = std::any_of(functions.function().begin(), functions.function().end(),
+                                [](const auto& function) { return function.attr().count(kMemoized) > 0; });
   TF_RETURN_IF_ERROR(made->ReadPlan(parent));
   *program = std::move(made);
   return absl::OkStatus();
@@ -391,7 +395,9 @@ std::vector<std::shared_ptr<Program>> Program::InUse(const std::string& key) {
 
 std::string Program::ChoiceReport(const std::string& key) {
   std::string report;
-  for (const auto& program : InUse(key)) report += program->choice_.Report() + program->ScheduleReport();
+  for (const auto& program : InUse(key)) {
+    report += program->choice_.Report() + program->ScheduleReport() + program->MemoReport();
+  }
   return report;
 }
 
@@ -411,6 +417,28 @@ std::string Program::ScheduleReport() const {
       absl::StrAppend(&report, ", ", calls, " calls asked for, ", calls - merged, " computed: the others were equal");
     }
     report += "\n";
+  }
+  return report;
+}
+
+void Program::NoteMemoized(Handle function, int64_t asked, int64_t computed) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  auto& [all, own] = memoized_[function];
+  all += asked;
+  own += computed;
+}
+
+std::string Program::MemoReport() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  std::map<std::string, std::pair<int64_t, int64_t>> by_name;
+  for (const auto& [name, handle] : handles_) {
+    const auto found = memoized_.find(handle);
+    if (found != memoized_.end()) by_name.emplace(name, found->second);
+  }
+  std::string report;
+  for (const auto& [name, counts] : by_name) {
+    absl::StrAppend(&report, name, ": memoized, ", counts.first, " calls asked for, ", counts.second,
+                    " computed: the others were equal\n");
   }
   return report;
 }
@@ -501,6 +529,11 @@ bool Program::TakesTurns(const std::string& name) const {
     if (function != nullptr && function->attr().count(kTakesTurns) > 0) return true;
   }
   return false;
+}
+
+bool Program::IsMemoized(const std::string& name) const {
+  const tensorflow::FunctionDef* const function = definitions_->Find(name);
+  return function != nullptr && function->attr().count(kMemoized) > 0;
 }
 
 std::string Program::Origin(const std::string& node) const {

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -64,6 +65,12 @@ class Program {
   bool RunsInOrder(const std::string& name) const;
   // Whether calls of a function, or of its gradient, from outside take turns where they use the same state.
   bool TakesTurns(const std::string& name) const;
+  // Whether equal calls of a function are one; of a gradient, whether those of one call are added up.
+  bool IsMemoized(const std::string& name) const;
+  // Whether there is such a function.
+  bool memoizes() const { return memoizes_; }
+  // Counts calls of such a function, and those of them that were run.
+  void NoteMemoized(Handle function, int64_t asked, int64_t computed);
 
   // The user's "file:line" that made `node`, or "" where that is not known.
   std::string Origin(const std::string& node) const;
@@ -127,6 +134,7 @@ class Program {
   // The programs with this key, one for each device that has used it.
   static std::vector<std::shared_ptr<Program>> InUse(const std::string& key);
   std::string ScheduleReport() const;
+  std::string MemoReport();
   absl::Status ReadPlan(tensorflow::FunctionLibraryRuntime* parent);
   size_t IndexOf(const batch::Block& block) const { return &block - plan_->blocks.data(); }
   static absl::Status Make(tensorflow::FunctionLibraryRuntime* parent, const std::string& library,
@@ -139,6 +147,7 @@ class Program {
 
   int threads_ = 1;
   bool runs_python_ = false;
+  bool memoizes_ = false;
   std::string key_;
   const void* parent_device_ = nullptr;  // set once it is known by its key
   EngineChoice choice_;
@@ -172,6 +181,7 @@ class Program {
 
   std::mutex mutex_;
   std::unordered_map<std::string, Handle> handles_;
+  std::map<Handle, std::pair<int64_t, int64_t>> memoized_;  // calls that were asked for, and computed
 };
 
 }  // namespace recgraph

@@ -68,7 +68,8 @@ def subgraph(function: Callable[..., Any] | None = None, **options: Any) -> Any:
 
     Args:
         function: calls itself by name.
-        **options: options of `SubGraph`: `name`, `outputs`, `engine`, `gradient`, `max_depth`, `optimize`.
+        **options: options of `SubGraph`: `name`, `outputs`, `engine`, `gradient`, `max_depth`, `optimize`,
+            `memoize`.
 
     Returns:
         A callable with `map` (as of `SubGraph`) and `subgraphs`, the SubGraphs created so far. In a class it is a

@@ -62,6 +62,7 @@ class Definition:
         gradient: str = "cache",
         max_depth: int | None = None,
         optimize: bool | None = None,
+        memoize: bool = False,
     ) -> None:
         if not isinstance(name, str | None):
             raise DefinitionError(
@@ -97,6 +98,7 @@ class Definition:
         self.environment: Slots | None = None
         self.reached: list[Any] | None = None
         self.optimize = optimize
+        self.memoize = bool(memoize)
         self.prepared: Definition | None = None
         self.rewritings: list[str] = []
         self.ragged_calls: dict[Any, Any] = {}

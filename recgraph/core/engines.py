@@ -78,11 +78,14 @@ def explain(engine: str, single: bool, programs: Sequence[Linked]) -> str:
     if engine == "auto" and not single:
         lines.append("single calls run parallel: no two of their invocations can be batched")
     for linked in programs:
-        if linked.plan is None:
-            lines.append(f"runs parallel: {linked.unbatchable}")
-            continue
         with tf_private.eagerly():
             report = native.ops().recgraph_engine_report(linked.key).numpy().decode()
+        if linked.plan is None:
+            if linked.unbatchable is not None:
+                lines.append(f"runs parallel: {linked.unbatchable}")
+            lines += report.splitlines()
+            continue
+        with tf_private.eagerly():
             counts, reasons = (tensor.numpy().tolist() for tensor in native.ops().recgraph_block_counts(linked.key))
         costs = linked.plan.costs(counts, [reason.decode() for reason in reasons])
         lines += [*report.splitlines(), *costs, str(linked.plan)]

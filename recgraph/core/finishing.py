@@ -16,7 +16,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from recgraph.core import engines, graph_optimizer, state
+from recgraph.core import engines, graph_optimizer, memoizing, state
 from recgraph.core.contract import GradientContract
 from recgraph.errors import Unbatchable
 
@@ -32,6 +32,7 @@ class Written:
         library: the functions of all bodies, where the order of state can be seen in them.
         entry: the name of the SubGraph that is called from outside.
         order: what keeps the order of the text.
+        memoized: whose equal calls are one.
         contract: how its gradient is called; None without one.
         batched: whether it is for the batched engine, too.
         strict: whether it is an error that it is not.
@@ -41,6 +42,7 @@ class Written:
     library: Any
     entry: str
     order: state.InOrder
+    memoized: memoizing.Memoized
     contract: GradientContract | None
     batched: bool
     strict: bool
@@ -52,6 +54,7 @@ class Written:
             self.entry,
             sorted(self.order.functions),
             self.order.where,
+            self.memoized,
             None if self.contract is None else self.contract.encoded(),
             self.batched,
             self.strict,
@@ -131,6 +134,7 @@ def _finish(written: Written) -> Finished:
     plan, unbatchable = _plan(written) if written.batched else (None, None)
     optimized, report = graph_optimizer.optimize(library)
     state.mark(optimized, written.order)
+    memoizing.mark(optimized, written.memoized)
     if plan is not None:
         optimized.function.append(plan.carrier())
     if written.contract is not None:
@@ -144,6 +148,8 @@ def _plan(written: Written) -> tuple[engines.EnginePlan | None, Unbatchable | No
     if written.order.functions:
         why = "state that the bodies read and write, one invocation after another,"
         return None, Unbatchable(why, written.order.where)
+    if written.memoized.functions:
+        return None, Unbatchable(f"SubGraph '{written.memoized.name}', which is memoized,")
     if _hands_on_resources(written.library):
         return None, Unbatchable("a resource that is handed from call to call")
     roots = [f"{written.entry}{suffix}" for suffix in ("", ".rec", ".grad")]

@@ -67,7 +67,7 @@ def of_operation(op: tf.Operation) -> str:
     copied: str | None = getattr(op.graph, "origins", {}).get(op.name)
     if copied is not None:
         return copied
-    stack = reversed(op.traceback)
+    stack = reversed(op.traceback or ())  # an operation of a loaded function has none
     return next(filter(None, (_place(entry.filename, entry.lineno, entry.name) for entry in stack)), "")
 
 

@@ -17,7 +17,18 @@ import tensorflow as tf
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from recgraph import logs, native, ops, tf_private
-from recgraph.core import breadth, engines, finishing, gradient, graph_optimizer, origin, regions, remaking, state
+from recgraph.core import (
+    breadth,
+    engines,
+    finishing,
+    gradient,
+    graph_optimizer,
+    memoizing,
+    origin,
+    regions,
+    remaking,
+    state,
+)
 from recgraph.core.contract import GradientContract, Sum, sum_specs
 from recgraph.core.definition import Definition
 from recgraph.core.environment import Slots
@@ -202,6 +213,7 @@ def link(root: Definition, gradient: bool, batched: bool, keeps_operations: bool
     members = list(reachable(root))
     slots = _environment(members)
     names = _names(members)
+    memoized = memoizing.find(members, names, operations_below, _is_loaded)
     library = tf.compat.v1.GraphDef().library
     own = {f"{name}{suffix}" for name in names.values() for suffix in ("", ".rec", ".grad")}
     context = WritingContext(library, slots, lambda identity: names[identity], own)
@@ -210,8 +222,9 @@ def link(root: Definition, gradient: bool, batched: bool, keeps_operations: bool
     entry = names[root.identity]
     contract = _contract(root, members, slots) if gradient else None
     order = state.put_in_order(library, _captures_written)
+    memoizing.check_state(members, names, order.functions, order.where)
     strict = keeps_operations or root.engine == "batched"
-    written = Written(library, entry, order, contract, batched, strict, keeps_operations)
+    written = Written(library, entry, order, memoized, contract, batched, strict, keeps_operations)
     program = Program(root, entry, slots, contract, finishing.finished(written), batched)
     _by_key[program.key] = program
     return program
@@ -304,6 +317,30 @@ def all_operations(graph: Any, environment: Any) -> Iterator[tuple[tf.Operation,
             regions.map_environment(region, environment)
             for inner in region.graphs:
                 yield from all_operations(inner, environment)
+
+
+def operations_below(root: Definition) -> Iterator[tf.Operation]:
+    """Every operation of the bodies that a call of `root` can reach."""
+    for member in reachable(root):
+        body = member.finished_body()
+        for op, _ in all_operations(body, body.environment):
+            yield op
+            linked = _program_of(op)
+            if linked is not None and linked.subgraph is not None:
+                yield from operations_below(linked.subgraph)
+
+
+def _program_of(op: tf.Operation) -> Program | None:
+    """The program that a call in a body brings along, as far as it is known."""
+    return find(op.get_attr("key").decode()) if op.type == "Recgraph>Invoke" else None
+
+
+def _is_loaded(op: tf.Operation) -> bool:
+    """Whether a call in a body brings along a program of which there are no bodies."""
+    if op.type != "Recgraph>Invoke" or not op.get_attr("key"):
+        return False
+    linked = _program_of(op)
+    return linked is None or linked.subgraph is None
 
 
 def _write(context: WritingContext, name: str, member: Definition, gradient: bool) -> None:

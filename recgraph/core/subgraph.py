@@ -17,9 +17,10 @@ class SubGraph(Definition):
     Define it once, in a `with` block, and call it like a function: eagerly, in a `tf.function`, under a
     `tf.GradientTape`, in a `tf.data` map, in a session.
 
-    Each call is an invocation of its own, as in Python: results are not shared between calls with equal arguments. Over
-    a tree every node runs once. Over a graph whose nodes share children a node runs once for each path that leads to
-    it, and there may be exponentially many: 24 nodes of which each calls the two before it make 46,368 leaves.
+    Each call is an invocation of its own, as in Python, unless it is known that another one gives the same: see
+    `memoize`, and docs/dynamic_programming.md for recursions that need no such option. Over a tree every node runs
+    once. Over a graph whose nodes share children a node runs once for each path that leads to it otherwise, and there
+    may be exponentially many: 24 nodes of which each calls the two before it make 46,368 leaves.
 
     Args:
         name: shown in listings, errors and pictures.
@@ -38,6 +39,9 @@ class SubGraph(Definition):
         optimize: whether bodies may be rewritten by proven substitutions before they run: products of one input by
             several captured matrices become one product, for instance. Results differ by rounding at most. None, the
             default, asks the environment variable `RECGRAPH_OPTIMIZE`.
+        memoize: whether calls that are given the same are run once: equal integers, booleans and strings, and otherwise
+            the very same tensor, handed on. Results are kept until the call from outside ends. The program is run by
+            the parallel engine. A body that has effects, draws random numbers or runs Python is an error.
 
     Raises:
         DefinitionError: an option has an invalid value.
@@ -127,7 +131,9 @@ class SubGraph(Definition):
         Returns:
             Text of several lines.
         """
-        linked = [p for p in list(preparing.prepared(self).programs.values()) if p.batched]
+        prepared = preparing.prepared(self)
+        memoizes = any(member.memoize for member in program.reachable(prepared))
+        linked = [p for p in list(prepared.programs.values()) if p.batched or memoizes]
         if self.engine != "parallel" and not linked:
             linked = [self.program(gradient=False, batched=True)]
         text = engines.explain(self.engine, self.may_be_batched(rows=False), linked)

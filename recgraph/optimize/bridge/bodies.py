@@ -93,7 +93,7 @@ def _lines(member: Definition, graph: Any, problem: Any, found: SearchResult) ->
 
 
 def _declared(one: Definition) -> Definition:
-    made = Definition(one.name, one.inputs, one.outputs, one.engine, one.gradient, one.max_depth)
+    made = Definition(one.name, one.inputs, one.outputs, one.engine, one.gradient, one.max_depth, memoize=one.memoize)
     made.prepared = made
     return made
 
