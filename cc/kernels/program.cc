@@ -437,8 +437,8 @@ std::string Program::MemoReport() {
   }
   std::string report;
   for (const auto& [name, counts] : by_name) {
-    absl::StrAppend(&report, name, ": memoized, ", counts.first, " calls asked for, ", counts.second,
-                    " computed: the others were equal\n");
+    const char* const others = counts.first > counts.second ? ": the others were equal\n" : "\n";
+    absl::StrAppend(&report, name, ": memoized, ", counts.first, " calls asked for, ", counts.second, " computed", others);
   }
   return report;
 }
