@@ -124,6 +124,22 @@ def mutual(engine: str) -> list[tf.Tensor]:
     return [number, result, *tf.gradients(result, [x, bias])]
 
 
+def memoized(engine: str) -> list[tf.Tensor]:
+    """A recursion that values decide, whose calls share their results; some are rows of a map."""
+    scale, inputs = tf.Variable(0.5), (tf.TensorSpec([], tf.int32), tf.TensorSpec([2]))
+    with rg.SubGraph("shared", inputs, tf.TensorSpec([2]), engine=engine, max_depth=100, memoize=True) as shared:
+        n, x = shared.declared_arguments()
+
+        def below() -> tf.Tensor:
+            first = shared(n - 1, x)
+            return tf.cond(first[0] > 0, lambda: first + shared(n - 2, x), lambda: first)
+
+        shared.output(tf.cond(n < 2, lambda: x * scale, below))
+    x = tf.constant([[0.5, -0.5], [1.0, 2.0], [1.0, 2.0]])
+    result = shared.map(tf.constant([7, 8, 9]), x)
+    return [result, *tf.gradients(result, [x, scale])]
+
+
 MODELS: list[tuple[Callable[[str], list[tf.Tensor]], str]] = [
     (tree_lstm, "batched"),
     (any_arity, "parallel"),
@@ -132,6 +148,7 @@ MODELS: list[tuple[Callable[[str], list[tf.Tensor]], str]] = [
     (mutual, "batched"),
     (tree_lstm, "parallel"),
     (mapped, "parallel"),
+    (memoized, "auto"),
 ]
 
 
