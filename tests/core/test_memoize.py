@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
@@ -125,6 +125,57 @@ def test_random_recursions(start: int, policy: str) -> None:
             np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12, err_msg=str(program))
 
     check()
+
+
+Recursion: TypeAlias = Callable[[Any, tf.Tensor, tf.Tensor, tf.Variable], Any]
+
+
+def only_decides(f: Any, n: tf.Tensor, x: tf.Tensor, w: tf.Variable) -> Any:
+    """A result that no gradient comes of, besides one of the same call that it does."""
+    other = lambda: f(n - 1, x) * 0.5 + f(n - 2, x)  # noqa: E731
+    return tf.cond(f(n - 1, x)[0] > 0.1, lambda: f(n - 2, x) * tf.gather(w, n) + f(n - 1, x), other)
+
+
+def stopped(f: Any, n: tf.Tensor, x: tf.Tensor, w: tf.Variable) -> Any:
+    """One caller stops the gradient, and one hands it down."""
+    return tf.stop_gradient(f(n - 1, x)) * f(n - 2, x) + f(n - 1, x) * w[1]
+
+
+def in_a_loop(f: Any, n: tf.Tensor, x: tf.Tensor, w: tf.Variable) -> Any:
+    """As often as the argument says."""
+    step = lambda i, sum: (i + 1 + i % 2, sum + f(n - 1 - i, x) * tf.gather(w, i))  # noqa: E731
+    return tf.while_loop(lambda i, _: i < n, step, (tf.constant(0), tf.zeros([2], tf.float64)))[1]
+
+
+def by_results(f: Any, n: tf.Tensor, x: tf.Tensor, w: tf.Variable) -> Any:
+    """A shared result, which is one tensor for all callers, is an argument."""
+    a, b = f(n - 1, x), f(n - 2, x) * 1.0
+    return tf.cond(a[0] > b[1], lambda: f(n - 2, f(n - 2, x)) + a * w[2], lambda: f(n - 2, f(n - 2, x)) * f(n - 2, x))
+
+
+def by_functions(f: Any, n: tf.Tensor, x: tf.Tensor, w: tf.Variable) -> Any:
+    """Calls in a function of the user's."""
+    both = tf.function(lambda y: tf.tanh(f(n - 1, y)) + f(n - 2, y))
+    return both(x) * w[3]
+
+
+@pytest.mark.parametrize("body", [only_decides, stopped, in_a_loop, by_results, by_functions])
+def test_where_calls_and_gradients_part(body: Recursion) -> None:
+    """Not every caller takes part in the gradient."""
+    found = []
+    for memoize in (False, True):
+        w, x = tf.Variable(np.linspace(0.3, 0.9, 9)), tf.constant([0.4, 0.7], tf.float64)
+        with rg.SubGraph(body.__name__, (INT, ROW), ROW, memoize=memoize) as f:
+            n, y = f.declared_arguments()
+            f.output(tf.cond(n < 2, lambda: tf.sin(y) * w[0], lambda: body(f, n, y, w)))  # noqa: B023
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            result = f(8, x)
+        found.append([result, *tape.gradient(result, [w, x])])
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(tf.convert_to_tensor(one), tf.convert_to_tensor(other), rtol=1e-9)
+    asked, computed = asked_and_computed(f, f"{body.__name__}.rec")
+    assert asked > computed
 
 
 def asked_and_computed(subgraph: rg.SubGraph, function: str) -> tuple[int, int]:
