@@ -288,6 +288,12 @@ def make_echo(spec: tf.TensorSpec, twice: Callable[[tf.Tensor], tuple[tf.Tensor,
 ARGUMENTS = {
     "integers": ([1, 2], lambda x: (x + 1, x + 1), 1),
     "other integers": ([1, 2], lambda x: (x + 1, x + 2), 2),
+    "long ones": (np.arange(1000), lambda x: (x + 1, x + 1), 1),
+    "long ones that differ in the middle": (
+        np.arange(1000),
+        lambda x: (x, x + tf.one_hot(500, 1000, dtype=x.dtype)),
+        2,
+    ),
     "none": (np.zeros([0], np.int32), lambda x: (x + 1, x + 2), 1),
     "booleans": ([True, False], lambda x: (~x, ~x), 1),
     "strings": (["a", "much longer than what is kept in place"], lambda x: (x + "!", x + "!"), 1),
