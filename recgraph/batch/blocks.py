@@ -391,7 +391,9 @@ class _BlockGraph:
         with_rows = [rows.tensor for rows in self.values.values() if rows.has_rows]
         fusion = Fusion(self.inputs, self.captures, outputs, with_rows, self.name)
         inputs = [*fusion.inputs, *fusion.captures.placeholders]
-        definition = tf_private.function_of_graph(fusion.graph, self.name, inputs, fusion.outputs)
+        definition = tf_private.function_of_graph(
+            fusion.graph, self.name, inputs, fusion.outputs, fusion.operations
+        )
         return definition, fusion.captures.forms
 
     def _read(self, value: Value) -> None:

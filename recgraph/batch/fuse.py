@@ -72,10 +72,11 @@ def _size(shape: Iterable[int]) -> int:
 
 
 class Fusion:
-    """Rewrites one block's graph.
+    """Rewrites one block's graph, or leaves it as it is where nothing becomes cheaper.
 
     Attributes:
-        graph: the new graph.
+        graph: the new graph, or the block's own.
+        operations: those of it that the outputs need.
         inputs: its placeholders for the values that the block reads.
         captures: its captured tensors.
         outputs: the block's outputs.
@@ -90,7 +91,6 @@ class Fusion:
         name: str,
     ) -> None:
         """Args: placeholders, captured tensors by slot, outputs, and the tensors whose first dimension is the rows."""
-        self.graph = tf_private.FuncGraph(name)
         self.captures = Captures([], [])
         self._originals = captures
         self._slots = {tensor.ref(): slot for slot, tensor in captures.items()}
@@ -106,12 +106,36 @@ class Fusion:
         self._given: dict[tuple[int, int], tf.Tensor] = {}
         for op in self._operations:
             self._analyse(op)
+        self._fused = {
+            level for level, members in self._members.items() if sum(op.type not in _FREE for op in members) > 1
+        }
+        if outputs and not self._fused and not any(map(self._is_packed, self._operations)):
+            self._leave(list(inputs), outputs)
+        else:
+            self._rewrite(inputs, outputs, name)
+
+    def _leave(self, inputs: list[tf.Tensor], outputs: Sequence[tf.Tensor]) -> None:
+        """Takes the graph as it is."""
+        self.graph, self.inputs = outputs[0].graph, inputs
+        needed = set(self._operations)
+        for slot, tensor in self._originals.items():
+            if tensor.op in needed:
+                self.captures.forms.append((slot, plan.RAW))
+                self.captures.placeholders.append(tensor)
+        with self.graph.as_default():
+            self.outputs = [tf.identity(tensor) for tensor in outputs]
+        self.operations = [*self._operations, *(tensor.op for tensor in self.outputs)]
+
+    def _rewrite(self, inputs: Sequence[tf.Tensor], outputs: Sequence[tf.Tensor], name: str) -> None:
+        """Writes another graph."""
+        self.graph = tf_private.FuncGraph(name)
         with self.graph.as_default():
             for tensor in inputs:
                 self._made[tensor.ref()] = tf_private.placeholder(tf.TensorSpec(tensor.shape, tensor.dtype))
             self.inputs = [self._made[tensor.ref()] for tensor in inputs]
             self._emit(outputs)
             self.outputs = [tf.identity(self._tensor(tensor)) for tensor in outputs]
+        self.operations = self.graph.get_operations()
 
     # What is known of a tensor.
 
@@ -181,12 +205,11 @@ class Fusion:
 
     def _emit(self, outputs: Sequence[tf.Tensor]) -> None:
         levels = sorted({*self._level.values()})
-        fused = {level for level in levels if sum(op.type not in _FREE for op in self._members.get(level, [])) > 1}
-        inside = {op: level for level in fused for op in self._members[level]}
+        inside = {op: level for level in self._fused for op in self._members[level]}
         self._kept = {op for op in self._operations if op not in inside}
         wanted = self._wanted(inside, outputs)
         for level in levels:
-            if level in fused:
+            if level in self._fused:
                 self._emit_expression(self._members[level], wanted)
             for op in self._operations:
                 if op in self._kept and self._level[op] == level and any(t.ref() in wanted for t in op.outputs):
@@ -261,7 +284,8 @@ class Fusion:
             slot = self._slots[op.outputs[0].ref()]
             self._made[op.outputs[0].ref()] = self._capture(slot, plan.RAW, op.outputs[0].dtype, op.outputs[0].shape)
             return
-        if op.type == "MatMul" and self._pack(op):
+        if self._is_packed(op):
+            self._pack(op)
             return
         inputs = [self._tensor(tensor) for tensor in op.inputs]
         copied = tf_private.add_operation(op.type, inputs, dict(op.node_def.attr), op.name)
@@ -282,28 +306,25 @@ class Fusion:
             self.captures.placeholders.append(self._given[slot, form])
         return self._given[slot, form]
 
-    def _pack(self, op: tf.Operation) -> bool:
-        """Multiplies rows by a captured matrix in its packed form, where that is what the operation does."""
+    def _is_packed(self, op: tf.Operation) -> bool:
+        """Whether an operation multiplies rows by a captured matrix that is read in its packed form."""
+        if op.type != "MatMul" or op.get_attr("transpose_a"):
+            return False
         rows, matrix = op.inputs
-        slot = self._slots.get(matrix.ref())
-        if (
-            slot is None
-            or op.get_attr("transpose_a")
-            or matrix.dtype != tf.float32
-            or rows.ref() not in self._dependent
-        ):
+        if matrix.ref() not in self._slots or matrix.dtype != tf.float32 or rows.ref() not in self._dependent:
             return False
-        if not matrix.shape.is_fully_defined() or _size(matrix.shape) < _SMALLEST_PACKED:
-            return False
+        return bool(matrix.shape.is_fully_defined()) and _size(matrix.shape) >= _SMALLEST_PACKED
+
+    def _pack(self, op: tf.Operation) -> None:
+        """Adds such a product."""
+        rows, matrix = op.inputs
         transposed = op.get_attr("transpose_b")
         inner, width = matrix.shape[::-1] if transposed else matrix.shape
-        packed = self._capture(
-            slot, plan.PACKED_TRANSPOSED if transposed else plan.PACKED, tf.float32, tf.TensorShape([None])
-        )
+        form = plan.PACKED_TRANSPOSED if transposed else plan.PACKED
+        packed = self._capture(self._slots[matrix.ref()], form, tf.float32, tf.TensorShape([None]))
         self._made[op.outputs[0].ref()] = native.ops().recgraph_packed_product(
             self._tensor(rows), packed, inner=inner, width=width
         )
-        return True
 
 
 def _reachable(outputs: Sequence[tf.Tensor]) -> list[tf.Operation]:

@@ -10,7 +10,9 @@ import tensorflow as tf
 from recgraph import tf_private
 
 _CPU = "/job:localhost/replica:0/task:0/device:CPU:0"
-_REWRITTEN = "_tfg_region_specialized"  # follows the name of a branch in that of what the optimizer has made of it
+# What the optimizer makes of a branch has its name with the first of these after it, and so has each operation in it with
+# the second one.
+_REWRITTEN, _INLINED = "_tfg_region_specialized", "_tfg_inlined_"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,13 +144,18 @@ def _has_kernel(node: Any, given: Any) -> bool:
 def _adds_a_vector(node: Any, given: Any) -> bool:
     """Whether what a fused product adds is one: the sum with a matrix of one row is fused, too, and then fails."""
     before = {other.name: other for other in given.node_def}
-    added = before.get(node.name)
+    added = before.get(_written_name(node.name))
     if added is not None and added.op in ("Tanh", "Sigmoid"):
-        added = before.get(added.input[0].split(":")[0])
+        added = before.get(_written_name(added.input[0]))
     if added is not None and added.op == "BiasAdd":
         return True
-    bias = before.get(node.input[2].split(":")[0])
+    bias = before.get(_written_name(node.input[2]))
     return bias is not None and bias.op == "Recgraph>Capture" and len(bias.attr["shape"].shape.dim) == 1
+
+
+def _written_name(reference: str) -> str:
+    """The name that an operation was written with, from its name or a reference to its output after optimization."""
+    return reference.split(":")[0].split(_INLINED)[0]
 
 
 def _is_root(function: Any) -> bool:

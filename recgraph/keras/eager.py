@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Iterator
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import keras
 import tensorflow as tf
@@ -13,13 +13,29 @@ import tensorflow as tf
 from recgraph import tf_private
 from recgraph.core.subgraph import SubGraph
 from recgraph.keras.seeds import Nest
-from recgraph.keras.state import held, is_alike, state_of
+from recgraph.keras.state import held, is_alike, state_of, without_building
 from recgraph.keras.tracing import Trial
 
 # `compute(inputs)`: the results for a batch, and the sum of its losses or None.
 Compute: TypeAlias = Callable[[Nest], tuple[Nest, tf.Tensor | None]]
 # Functions that a layer keeps; who has more of them changes something in every call.
 _KEPT = 8
+
+
+class _Tried(NamedTuple):
+    """A trial.
+
+    Attributes:
+        key: whether the layer was training, and the specs of the inputs.
+        found: Keras's settings, and the layer's state before it.
+        left: the layer's state after it; that the layer itself is built is left out.
+        trial: what it has shown.
+    """
+
+    key: list[Any]
+    found: list[Any]
+    left: list[Any]
+    trial: Trial
 
 
 class Tracing:
@@ -39,7 +55,7 @@ class Tracing:
     def __init__(self, open_dimensions: int) -> None:
         self._open_dimensions = open_dimensions
         self._made: list[tuple[Any, Any]] = []
-        self._tried: list[tuple[Any, Trial]] = []
+        self._tried: list[_Tried] = []
         self._is_first = True
         self.latest: SubGraph | None = None
         self.is_looked_at = False
@@ -85,16 +101,30 @@ class Tracing:
         self._made = [((key, state), function), *self._made][:_KEPT]
         return function(*given)
 
-    def trial(self, layer: keras.layers.Layer, inputs: Nest, make: Callable[[], Trial]) -> Trial:
-        """What the body does for such inputs when it is tried out, as long as the layer is what it was."""
+    def trial(
+        self, layer: keras.layers.Layer, inputs: Nest, make: Callable[[], Trial], for_specs: bool = False
+    ) -> Trial:
+        """What the body does for such inputs when it is tried out, as long as the layer is what it was.
+
+        Args:
+            layer: whose body it is.
+            inputs: of the layer.
+            make: tries the body out.
+            for_specs: whether nothing will run: then a trial that has built the layers in the body need not be repeated
+                because they are built now.
+        """
         leaves = [None if leaf is None else tf.type_spec_from_value(leaf) for leaf in tf.nest.flatten(inputs)]
-        structure = held(tf.nest.pack_sequence_as(inputs, leaves))
-        key = [tf_private.is_training(layer), structure, *tf_private.keras_settings(), state_of(layer)]
-        for known, trial in self._tried:
-            if is_alike(known, key):
-                return trial
+        key = [tf_private.is_training(layer), held(tf.nest.pack_sequence_as(inputs, leaves))]
+        settings, state = tf_private.keras_settings(), state_of(layer)
+        for known in self._tried:
+            is_so = is_alike(known.found, [*settings, state]) or (
+                for_specs and is_alike(known.left, without_building(state))
+            )
+            if is_so and is_alike(known.key, key):
+                return known.trial
+        found = [*settings, state]
         made = make()
-        self._tried = [(key, made), *self._tried][:_KEPT]
+        self._tried = [_Tried(key, found, without_building(state_of(layer)), made), *self._tried][:_KEPT]
         return made
 
     def _open(self, spec: tf.TypeSpec) -> tf.TypeSpec:

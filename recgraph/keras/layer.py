@@ -216,7 +216,7 @@ class SubGraphLayer(keras.layers.Layer):
         def make() -> Trial:
             return trace.tried(lambda results: returned.check(self, self._outputs(), results, written))
 
-        return make() if inputs is None else self._tracing.trial(self, inputs, make)
+        return make() if inputs is None else self._tracing.trial(self, inputs, make, self._only_specs_count(rows))
 
     def _only_specs_count(self, rows: Nest) -> bool:
         """Whether Keras asks for the shapes and dtypes of results, which `output_size` says, and nobody for more."""

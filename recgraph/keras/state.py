@@ -23,6 +23,8 @@ _PASSING = frozenset({
     "_losses", "_loss_ids", "_lock", "_called", "_tracked", "_self_tracked_trackables", "_inputs", "_inbound_nodes",
     "_outbound_nodes",
 })  # fmt: skip
+# What Keras notes of a layer that has been built.
+_OF_BUILDING = frozenset({"_tracker", "_path", "built", "_build_shapes_dict"})
 # Whose objects stay what they are.
 _LIBRARIES = frozenset({"builtins", "tensorflow", "recgraph"})
 # Methods that do not run in calls.
@@ -49,6 +51,11 @@ def state_of(layer: keras.layers.Layer) -> list[Any]:
         state += ((name, reader.held(value)) for name, value in attributes)
         state += reader.class_of(each)
     return state
+
+
+def without_building(state: list[Any]) -> list[Any]:
+    """A layer's state without what is another one as soon as Keras has built it."""
+    return [each for each in state if not (isinstance(each, tuple) and each[0] in _OF_BUILDING)]
 
 
 def held(value: Any) -> Any:

@@ -346,10 +346,16 @@ def operations_with_kernels() -> set[str]:
     return {kernel.op for kernel in found if kernel.device_type in ("CPU", "DEFAULT")}
 
 
-def function_of_graph(graph: Any, name: str, inputs: list[tf.Tensor], outputs: list[tf.Tensor]) -> Any:
-    """A graph's operations as a FunctionDef; the public way, tf.function, traces Python."""
+def function_of_graph(
+    graph: Any,
+    name: str,
+    inputs: list[tf.Tensor],
+    outputs: list[tf.Tensor],
+    operations: Sequence[tf.Operation] | None = None,
+) -> Any:
+    """A graph's operations, all or some of them, as a FunctionDef; the public way, tf.function, traces Python."""
     placeholders = {tensor.op for tensor in inputs}
-    operations = [op for op in graph.get_operations() if op not in placeholders]
+    operations = [op for op in operations or graph.get_operations() if op not in placeholders]
     definition = _graph_to_function_def.graph_to_function_def(graph, operations, inputs, outputs)
     definition.signature.name = name
     return definition

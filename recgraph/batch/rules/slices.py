@@ -46,8 +46,15 @@ def _strided_slice_grad(site: Site) -> list[tf.Tensor] | VectorizedRows:
 
 def _with_a_whole_dimension(places: list[VectorizedRows]) -> list[tf.Tensor]:
     """Begin, end and strides with one more dimension in front."""
-    leads = (tf.zeros, tf.zeros, tf.ones)
-    return [tf.concat([lead([1], p.tensor.dtype), p.tensor], 0) for lead, p in zip(leads, places, strict=True)]
+    return [_with_one_in_front(lead, place) for lead, place in zip((0, 0, 1), places, strict=True)]
+
+
+def _with_one_in_front(lead: int, place: VectorizedRows) -> tf.Tensor:
+    """A vector of whole numbers with one more of them in front."""
+    static = place.static
+    if static is not None:
+        return tf.constant([lead, *static.tolist()], place.tensor.dtype)
+    return tf.concat([tf.constant([lead], place.tensor.dtype), place.tensor], 0)
 
 
 def _masks(site: Site) -> dict[str, tf.compat.v1.AttrValue]:
