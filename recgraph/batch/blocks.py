@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Iterable
 from typing import Any
 
@@ -11,6 +12,7 @@ import tensorflow as tf
 
 from recgraph import tf_private
 from recgraph.batch import plan, vectorize
+from recgraph.batch.alike import Copy, Likeness
 from recgraph.batch.flow import NOTHING, Call, Flow, FlowProgram, Label, Value, frame_kind
 from recgraph.batch.fuse import Fusion
 from recgraph.batch.nodes import attribute, origin
@@ -28,18 +30,36 @@ class Unit:
     node: plan.PlanNode | None = None
 
 
-class Assembler:
-    """Makes the plan of one function, and the functions of its blocks."""
+@dataclasses.dataclass
+class _PlannedBlock:
+    """A block under construction: its name, what it is made of, and the graph that it shares with others like it."""
 
-    def __init__(self, program: FlowProgram, flow: Flow, labels: dict[str, Label]) -> None:
-        """Args: the program, one of its functions, and the labels of the nodes there."""
-        self.program, self.flow, self.labels = program, flow, labels
+    name: str
+    unit: Unit
+    likeness: Likeness
+    graph: _BlockGraph
+
+
+class Assembler:
+    """Makes the plan of one function, and the functions of its blocks.
+
+    Attributes:
+        definitions: functions of its blocks.
+        copies: those that are like functions of other blocks.
+    """
+
+    def __init__(
+        self, program: FlowProgram, flow: Flow, labels: dict[str, Label], traced: dict[Any, _BlockGraph]
+    ) -> None:
+        """Args: the program, one of its functions, the labels of the nodes there, and graphs of blocks by likeness."""
+        self.program, self.flow, self.labels, self.traced = program, flow, labels, traced
         self.units: dict[Any, Unit] = {}
         self.unit_of: dict[str, Unit] = {}
         self.slots: dict[Value, int] = {("", i): i for i in range(flow.arguments)}
         self.specs: dict[Value, tf.TensorSpec] = {}
-        self.graphs: list[_BlockGraph] = []
+        self.blocks: list[_PlannedBlock] = []
         self.definitions: list[Any] = []
+        self.copies: list[Copy] = []
         self.is_traced = False
         for name in flow.nodes:
             if name not in flow.shared:
@@ -59,19 +79,44 @@ class Assembler:
             for unit in self.ordered:
                 unit.node = self._node(unit)
         self.is_traced = True
-        return {name: reason for graph in self.graphs for name, reason in graph.apart.items()}
+        apart: dict[str, str | None] = {}
+        for block in self.blocks:
+            numbers = block.graph.likeness.numbers
+            apart |= {block.likeness.nodes[numbers[n]].name: reason for n, reason in block.graph.apart.items()}
+        return apart
 
     def assemble(self) -> plan.PlannedFunction:
         """The function's plan, once all operations are where they belong."""
-        for graph in self.graphs:
-            assert graph.unit.node is not None
-            graph.unit.node.block, definition = graph.define()
-            self.definitions.append(definition)
+        for block in self.blocks:
+            graph = block.graph
+            if graph.function is None:
+                self.definitions.append(graph.define(block.name, block.likeness))
+            else:
+                name = graph.function.signature.name
+                self.copies.append(Copy(block.name, name, block.likeness, graph.likeness, graph.sources))
+            assert block.unit.node is not None
+            block.unit.node.block = self._planned(block)
         return self._function()
 
-    def traced(self) -> list[TracedBlock]:
+    def traced_blocks(self) -> list[TracedBlock]:
         """The operations of the function's blocks, in the order of its nodes."""
-        return [graph.traced() for graph in self.graphs]
+        return [block.graph.traced(block.likeness) for block in self.blocks]
+
+    def _planned(self, block: _PlannedBlock) -> plan.Block:
+        """What the plan has of a block."""
+        graph, names = block.graph, block.unit.names
+        slots = dict(zip(graph.likeness.slots, block.likeness.slots, strict=True))
+        return plan.Block(
+            block.name,
+            [self.flow.nodes[name].op for name in names] or ["Const"],
+            [(slots[slot], form) for slot, form in graph.forms],
+            [not rows.has_rows for rows in graph.written],
+            [(kind, slots[slot], number) for kind, slot, number in graph.numbered_sums],
+            graph.by_row,
+            bool(graph.by_row) and names[0] in self.flow.ordered,
+            any(not self.specs[value].shape.is_fully_defined() for value in block.unit.reads),
+            graph.work,
+        )
 
     def _unit(self, key: Any) -> Unit:
         return self.units.setdefault(key, Unit([]))
@@ -192,12 +237,16 @@ class Assembler:
         )
 
     def _block(self, unit: Unit) -> plan.PlanNode:
-        name = f"{self.program.dotted[self.flow.name]}.block{len(self.graphs)}"
-        graph = _BlockGraph(self.flow, self.specs, unit, name)
-        graph.trace()
+        name = f"{self.program.dotted[self.flow.name]}.block{len(self.blocks)}"
+        likeness = Likeness(self.flow, self.specs, unit.names, unit.reads, unit.writes)
+        graph = self.traced.get(likeness.key)
+        if graph is None:
+            graph = _BlockGraph(self.flow, self.specs, unit, likeness)
+            graph.trace()
+            self.traced[likeness.key] = graph
         for value, rows in zip(unit.writes, graph.written, strict=True):
             self.specs[value] = rows.spec
-        self.graphs.append(graph)
+        self.blocks.append(_PlannedBlock(name, unit, likeness, graph))
         return plan.PlanNode(
             plan.BLOCK, [self.slots[value] for value in unit.reads], [self.slots[value] for value in unit.writes]
         )
@@ -322,16 +371,23 @@ class TracedBlock:
 
 
 class _BlockGraph:
-    """Builds the graph of one block.
+    """Builds the graph of one block, and of those that are like it.
 
     Attributes:
         apart: operations that turned out not to be part of it: why they run row by row or, of joins, None.
         written: the values that it writes.
+        traced_as: what the block is made of that was traced.
+        likeness: what the block is made of that it has the names of.
+        sources: which operations of it those of the graph compute, by name: their numbers in `likeness`.
+        function: what runs, once it was made.
+        forms: (slot, form) of the captured tensors that the function is given.
+        numbered_sums: (kind, slot, number of its first output) of what it adds to sums.
     """
 
-    def __init__(self, flow: Flow, specs: dict[Value, tf.TensorSpec], unit: Unit, name: str) -> None:
-        self.flow, self.specs, self.unit, self.name = flow, specs, unit, name
-        self.graph = tf_private.FuncGraph(name)
+    def __init__(self, flow: Flow, specs: dict[Value, tf.TensorSpec], unit: Unit, likeness: Likeness) -> None:
+        self.flow, self.specs, self.unit, self.likeness = flow, specs, unit, likeness
+        self.traced_as = likeness
+        self.graph = tf_private.FuncGraph("block")
         self.values: dict[Value, VectorizedRows] = {}
         self.captures: dict[int, tf.Tensor] = {}
         self.inputs: list[tf.Tensor] = []
@@ -339,6 +395,10 @@ class _BlockGraph:
         self.sums: list[tuple[str, int, list[tf.Tensor]]] = []
         self.contributions: list[tuple[str, int, list[VectorizedRows]]] = []
         self.apart: dict[str, str | None] = {}
+        self.sources: dict[str, int] = {}
+        self.function: Any = None
+        self.forms: list[tuple[int, int]] = []
+        self.numbered_sums: list[tuple[str, int, int]] = []
         self.by_row = flow.by_row.get(unit.names[0], "") if unit.names else ""
         self.is_alone = bool(unit.names) and flow.is_alone(unit.names[0])
 
@@ -355,45 +415,53 @@ class _BlockGraph:
                     self._run(node)
             self.written = [self._get(value) for value in self.unit.writes]
 
-    def traced(self) -> TracedBlock:
-        """What `trace` has added."""
-        return TracedBlock(self.graph, self.inputs, self.captures, self.written, self.contributions)
+    def traced(self, likeness: Likeness) -> TracedBlock:
+        """What `trace` has added, with the captured tensors of a block that is like the one that was traced."""
+        slots = dict(zip(self.traced_as.slots, likeness.slots, strict=True))
+        captures = {slots[slot]: placeholder for slot, placeholder in self.captures.items()}
+        contributions = [(kind, slots[slot], values) for kind, slot, values in self.contributions]
+        return TracedBlock(self.graph, self.inputs, captures, self.written, contributions)
 
-    def define(self) -> tuple[plan.Block, Any]:
-        """The block and its function."""
+    @functools.cached_property
+    def work(self) -> int:
+        """Multiplications in the matrix products of one row."""
+        return min(sum(map(_multiplications, self.graph.get_operations())), 1 << 30)
+
+    def define(self, name: str, likeness: Likeness) -> Any:
+        """The function, with the names of the block that it is made for."""
         outputs = [rows.tensor for rows in self.written]
-        numbered = []
         for kind, slot, tensors in self.sums:
-            numbered.append((kind, slot, len(outputs)))
+            self.numbered_sums.append((kind, slot, len(outputs)))
             outputs += tensors
-        definition, captures = self._define(outputs)
-        block = plan.Block(
-            self.name,
-            [self.flow.nodes[name].op for name in self.unit.names] or ["Const"],
-            captures,
-            [not rows.has_rows for rows in self.written],
-            numbered,
-            self.by_row,
-            bool(self.by_row) and self.unit.names[0] in self.flow.ordered,
-            any(not self.specs[value].shape.is_fully_defined() for value in self.unit.reads),
-            min(sum(map(_multiplications, self.graph.get_operations())), 1 << 30),
-        )
-        return block, definition
+        definition, self.forms = self._define(outputs, name)
+        own = Copy(name, name, likeness, self.likeness, self.sources)
+        names = own.names(definition)
+        self.function = own.make(definition)
+        self.sources = {names[old]: number for old, number in self.sources.items() if old in names}
+        self._take_slots(likeness)
+        return self.function
 
-    def _define(self, outputs: list[tf.Tensor]) -> tuple[Any, list[tuple[int, int]]]:
+    def _take_slots(self, likeness: Likeness) -> None:
+        """Is a graph of the block from now on that is made of this."""
+        slots = dict(zip(self.likeness.slots, likeness.slots, strict=True))
+        self.forms = [(slots[slot], form) for slot, form in self.forms]
+        self.numbered_sums = [(kind, slots[slot], number) for kind, slot, number in self.numbered_sums]
+        nodes = self.likeness.numbers
+        self.apart = {likeness.nodes[nodes[name]].name: reason for name, reason in self.apart.items()}
+        self.likeness = likeness
+
+    def _define(self, outputs: list[tf.Tensor], name: str) -> tuple[Any, list[tuple[int, int]]]:
         """The block's function, made cheaper where it has many operations, and the captured tensors that it reads."""
         if self.is_alone:
             inputs = [*self.inputs, *self.captures.values()]
             with self.graph.as_default():
                 outputs = [tf.identity(tensor) for tensor in outputs]
-            definition = tf_private.function_of_graph(self.graph, self.name, inputs, outputs)
+            definition = tf_private.function_of_graph(self.graph, name, inputs, outputs)
             return definition, [(slot, plan.RAW) for slot in self.captures]
         with_rows = [rows.tensor for rows in self.values.values() if rows.has_rows]
-        fusion = Fusion(self.inputs, self.captures, outputs, with_rows, self.name)
+        fusion = Fusion(self.inputs, self.captures, outputs, with_rows, name)
         inputs = [*fusion.inputs, *fusion.captures.placeholders]
-        definition = tf_private.function_of_graph(
-            fusion.graph, self.name, inputs, fusion.outputs, fusion.operations
-        )
+        definition = tf_private.function_of_graph(fusion.graph, name, inputs, fusion.outputs, fusion.operations)
         return definition, fusion.captures.forms
 
     def _read(self, value: Value) -> None:
@@ -428,8 +496,10 @@ class _BlockGraph:
         before = len(self.graph.get_operations())
         outputs = vectorize.vectorize(node, inputs)
         place = tf.compat.v1.AttrValue(s=origin(node).encode())
-        for op in self.graph.get_operations()[before:] if place.s else ():
-            tf_private.set_attribute(op, "_recgraph_origin", place)
+        for op in self.graph.get_operations()[before:]:
+            self.sources[op.name] = self.likeness.numbers[node.name]
+            if place.s:
+                tf_private.set_attribute(op, "_recgraph_origin", place)
         return outputs
 
     def _capture(self, node: Any) -> tf.Tensor:

@@ -9,6 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from recgraph.batch import blocks, costs, effects, plan, priority
+from recgraph.batch.alike import Copy
 from recgraph.batch.flow import Flow, FlowProgram
 
 # The function that carries the plan in its attributes; `Program::ReadPlan` looks for it. No SubGraph's function has a
@@ -22,13 +23,23 @@ class Batched:
 
     Attributes:
         plan: what its machine runs.
-        functions: those of the blocks.
+        functions: those of the blocks, those left out that are copies of others.
+        copies: what these are.
         traced: the operations of the blocks, for engines that run them in another way; empty where none is to.
     """
 
     plan: plan.Plan
     functions: list[Any]
+    copies: list[Copy]
     traced: list[blocks.TracedBlock]
+
+    def copied(self, functions: dict[str, Any]) -> list[Any]:
+        """The functions of the other blocks.
+
+        Args:
+            functions: those of this program, optimized, by name.
+        """
+        return [copy.make(functions[copy.written]) for copy in self.copies]
 
     def carrier(self) -> Any:
         """The function that carries the plan in its attributes."""
@@ -64,6 +75,7 @@ def compile_program(library: Any, roots: list[str], keeps_operations: bool = Fal
     joins: dict[str, set[str]] = {name: set() for name in definitions}
     flows: dict[str, Flow] = {}
     assemblers: dict[str, blocks.Assembler] = {}
+    traced: dict[Any, Any] = {}
 
     def flow_of(definition: Any) -> Flow:
         name = definition.signature.name
@@ -73,7 +85,9 @@ def compile_program(library: Any, roots: list[str], keeps_operations: bool = Fal
 
     while True:
         program = FlowProgram(blocks.reachable(definitions, roots, flow_of), found.functions)
-        assemblers = {name: _assembler(program, flow, assemblers.get(name)) for name, flow in program.flows.items()}
+        assemblers = {
+            name: _assembler(program, flow, assemblers.get(name), traced) for name, flow in program.flows.items()
+        }
         apart = [(name, node, reason) for name, one in assemblers.items() for node, reason in one.trace().items()]
         if not apart:
             return _assemble(program, list(assemblers.values()), keeps_operations)
@@ -85,20 +99,23 @@ def compile_program(library: Any, roots: list[str], keeps_operations: bool = Fal
                 by_row[function][node] = reason
 
 
-def _assembler(program: FlowProgram, flow: Flow, before: blocks.Assembler | None) -> blocks.Assembler:
+def _assembler(
+    program: FlowProgram, flow: Flow, before: blocks.Assembler | None, traced: dict[Any, Any]
+) -> blocks.Assembler:
     """What makes the plan of a function; what has traced it before where nothing in it is another."""
     labels = program.labels(flow.name)
     if before is not None and before.flow is flow and before.labels == labels:
         before.program = program
         return before
-    return blocks.Assembler(program, flow, labels)
+    return blocks.Assembler(program, flow, labels, traced)
 
 
 def _assemble(program: FlowProgram, assemblers: list[blocks.Assembler], keeps_operations: bool) -> Batched:
     functions = [assembler.assemble() for assembler in assemblers]
     functions += [blocks.made_function(program, name) for name in program.made]
     definitions = [definition for assembler in assemblers for definition in assembler.definitions]
+    copies = [copy for assembler in assemblers for copy in assembler.copies]
     whole = plan.Plan(functions)
     priority.assign(whole)
-    traced = [block for assembler in assemblers for block in assembler.traced()] if keeps_operations else []
-    return Batched(whole, definitions, traced)
+    traced = [block for assembler in assemblers for block in assembler.traced_blocks()] if keeps_operations else []
+    return Batched(whole, definitions, copies, traced)

@@ -114,7 +114,7 @@ def vectorize(node: Any, inputs: list[VectorizedRows]) -> list[VectorizedRows]:
     if rule is None:
         raise NoRule(f"{node.op} has no batched form")
     try:
-        with tf.name_scope(_name(node)):
+        with tf.name_scope(name_of(node)):
             made = rule(Site(node, inputs))
     except (NoRule, IsJoin):
         raise
@@ -146,10 +146,10 @@ def copy_operation(node: Any, tensors: Sequence[tf.Tensor], changed: dict[str, A
     """Adds an operation like `node` to the current graph."""
     attributes = {key: value for key, value in node.attr.items() if not key.startswith("_")}
     attributes |= changed
-    return list(tf_private.add_operation(node.op, tensors, attributes, _name(node)).outputs)
+    return list(tf_private.add_operation(node.op, tensors, attributes, name_of(node)).outputs)
 
 
-def _name(node: Any) -> str:
+def name_of(node: Any) -> str:
     """The operation's name within its function, as errors show it."""
     return str(node.name.split("/", 1)[-1].replace(">", "_").lstrip("_"))
 

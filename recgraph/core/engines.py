@@ -16,6 +16,9 @@ class EnginePlan(Protocol):
 
     functions: list[Any]
 
+    def copied(self, functions: dict[str, Any]) -> list[Any]:
+        """More functions, which are like some of the program's, given by name once they are optimized."""
+
     def carrier(self) -> Any:
         """A FunctionDef that carries the plan to the kernels."""
 

@@ -136,6 +136,7 @@ def _finish(written: Written) -> Finished:
     state.mark(optimized, written.order)
     memoizing.mark(optimized, written.memoized)
     if plan is not None:
+        optimized.function.extend(plan.copied({function.signature.name: function for function in optimized.function}))
         optimized.function.append(plan.carrier())
     if written.contract is not None:
         written.contract.write(optimized, written.entry)

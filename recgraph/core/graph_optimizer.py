@@ -10,8 +10,8 @@ import tensorflow as tf
 from recgraph import tf_private
 
 _CPU = "/job:localhost/replica:0/task:0/device:CPU:0"
-# What the optimizer makes of a branch has its name with the first of these after it, and so has each operation in it with
-# the second one.
+# What the optimizer makes of a branch has its name with the first of these after it, and so has each operation in it
+# with the second one.
 _REWRITTEN, _INLINED = "_tfg_region_specialized", "_tfg_inlined_"
 
 

@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 
 import recgraph as rg
+from recgraph.core import graph_optimizer
 
 ACTIVATIONS: dict[str, Callable[[tf.Tensor], tf.Tensor]] = {
     "none": tf.identity,
@@ -146,3 +147,21 @@ def test_a_body_and_its_branches_are_of_one_run() -> None:
 
     for parallel, batched in zip(values_and_gradients("parallel"), values_and_gradients("batched"), strict=True):
         np.testing.assert_allclose(parallel, batched, rtol=1e-4, atol=1e-5)
+
+
+def test_products_in_branches_are_fused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The optimizer gives operations in branches other names, by which the biases are still known for what they are."""
+    optimized, run = list[str](), graph_optimizer._run
+    monkeypatch.setattr(
+        graph_optimizer, "_run", lambda library, device: optimized.append(device) or run(library, device=device)
+    )
+    w, b = tf.Variable([[1.0, 2.0], [3.0, 4.0]]), tf.Variable([0.5, -0.5])
+    with rg.SubGraph("products", outputs=tf.TensorSpec([1, 2]), engine="parallel") as f:
+        n, x = f.input(tf.int32), f.input(tf.float32, [1, 2])
+        f.output(tf.cond(n <= 0, lambda: x, lambda: tf.tanh(tf.matmul(f(n - 1, tf.sin(x)), w) + b)))
+    x = tf.fill([1, 2], 0.3)
+    np.testing.assert_allclose(f(1, x), tf.tanh(tf.matmul(tf.sin(x), w) + b), rtol=1e-6)
+    assert len(optimized) == 1
+    library = tf.compat.v1.GraphDef().library
+    library.ParseFromString(f.program(gradient=False).library)
+    assert "_FusedMatMul" in {node.op for function in library.function for node in function.node_def}
