@@ -73,7 +73,8 @@ def main(records: int = 2000, epochs: int = 30) -> dict[str, float]:
     model = keras.Sequential([Expression(encoder, 32), keras.layers.Dense(1)])
     steps = epochs * -(-records // 32)
     model.compile(keras.optimizers.Adam(keras.optimizers.schedules.CosineDecay(0.003, steps)), "mse")
-    model.fit(encoder.dataset(train, 32, shuffle=1), epochs=epochs, verbose=2 if __name__ == "__main__" else 0)
+    data = encoder.dataset(train, 32, shuffle=1)  # in another order in each epoch, so that Keras has nothing to shuffle
+    model.fit(data, epochs=epochs, shuffle=False, verbose=2 if __name__ == "__main__" else 0)
     test.write("predicted", model.predict(encoder.dataset(test, 32, labels=None), verbose=0))
     items = [test.objects[root] for root in test.roots]
     answers, predicted = (np.array([item[name] for item in items]) for name in ("answer", "predicted"))

@@ -8,13 +8,28 @@ from typing import Any
 import keras
 
 
+class LayersInside:
+    """The layers in a layer, as its attribute `layers`: `model.summary(expand_nested=True)` asks for it.
+
+    What a subclass sets under that name is its own: this has no `__set__`.
+    """
+
+    def __get__(self, layer: Any, owner: Any = None) -> Any:
+        return self if layer is None else inside(layer)
+
+
+def inside(layer: Any) -> list[keras.layers.Layer]:
+    """The layers that a layer has as attributes or in lists of these."""
+    return [each for each in layer._flatten_layers(include_self=False, recursive=False) if each is not layer]
+
+
 def lines(layer: Any) -> list[str]:
     """A line for the layer, and one for each layer in it and each weight of its own.
 
     Args:
         layer: a `SubGraphLayer`.
     """
-    inner = [each for each in layer._flatten_layers(include_self=False, recursive=False) if each is not layer]
+    inner = inside(layer)
     known = {id(weight) for each in inner for weight in each.weights}
     own = [weight for weight in layer.weights if id(weight) not in known]
     size = f", output_size {layer.output_size!r}" if layer.output_size is not None else ""

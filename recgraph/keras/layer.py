@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
 import keras
@@ -72,6 +72,7 @@ class SubGraphLayer(keras.layers.Layer):
     max_depth: int | None = None
     # Leading dimensions of the inputs that differ from batch to batch.
     open_dimensions: ClassVar[int] = 1
+    layers = described.LayersInside()
 
     def __init__(
         self,
@@ -267,6 +268,10 @@ class SubGraphLayer(keras.layers.Layer):
             DefinitionError: the layer has not been called.
         """
         return "\n".join([*described.lines(self), self.recgraph_subgraph().explain()])
+
+    def __dir__(self) -> Iterable[str]:
+        """The names of attributes without `layers`: Keras saves what it finds there, each layer under its first name."""
+        return [name for name in super().__dir__() if name != "layers" or name in vars(self)]
 
     def note_inputs(self, inputs: Nest) -> None:
         """Takes note of what the layers in the body are built for, so that loading can build them, too."""
