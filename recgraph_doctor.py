@@ -8,12 +8,14 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import importlib.metadata
+import importlib.util
 import os
 import platform
 import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Final
 
 # Distributions that bring the module `tensorflow`.
@@ -101,7 +103,7 @@ def _tensorflow() -> str:
     if len({name.split()[0].replace("-cpu", "") for name in installed}) > 1:
         raise RuntimeError(f"several TensorFlows overwrite each other's files: {', '.join(installed)}; keep one")
     try:
-        tensorflow = importlib.import_module("tensorflow")
+        tensorflow = _import_quietly("tensorflow")
     except ModuleNotFoundError as error:
         if error.name != "tensorflow":
             raise Needed(_told(error)) from error
@@ -109,6 +111,20 @@ def _tensorflow() -> str:
     except Exception as error:
         raise Needed(_told(error)) from error
     return f"{', '.join(installed) or 'of unknown origin'} ({Path(str(tensorflow.__file__)).parent})"
+
+
+def _import_quietly(name: str) -> ModuleType:
+    """Imports a module by `recgraph/native/quiet.py`, which the package need not be imported for."""
+    package = importlib.util.find_spec("recgraph")
+    places = [] if package is None else list(package.submodule_search_locations or ())
+    for path in (Path(place, "native", "quiet.py") for place in places):
+        spec = importlib.util.spec_from_file_location("recgraph_quiet", path) if path.is_file() else None
+        if spec is not None and spec.loader is not None:
+            quiet = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(quiet)
+            module: ModuleType = quiet.import_quietly(name)
+            return module
+    return importlib.import_module(name)
 
 
 def _wanted_tensorflow() -> str:

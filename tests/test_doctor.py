@@ -30,6 +30,14 @@ def test_an_installation_that_is_right() -> None:
     assert tf.__version__ in done.output
 
 
+def test_it_shows_no_information_of_tensorflow() -> None:
+    """What it writes while it is imported is left out, as by `import recgraph`; errors are shown."""
+    command = [sys.executable, "-m", "recgraph_command", "doctor"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "TensorFlow   ok" in done.stdout
+    assert [line for line in done.stderr.splitlines() if line.startswith(("I0", "WARNING: All log"))] == []
+
+
 def test_the_version_names_everything() -> None:
     output = CliRunner().invoke(main, ["--version"]).output
     for part in (importlib.metadata.version("recgraph"), platform.python_version(), tf.__version__, "keras", "numpy"):

@@ -346,13 +346,62 @@ def test_a_model_that_is_a_subclass_has_no_edges() -> None:
     draw(model).savefig(io.BytesIO(), format="png")
 
 
-def test_a_function_that_may_be_several_graphs() -> None:
-    @rg.function
-    def step(x: tf.Tensor) -> tf.Tensor:
-        return x * 2.0
+def texts_of(figure: Any) -> set[str]:
+    return {text.get_text() for text in figure.axes[0].texts}
 
-    with pytest.raises(TypeError, match=r"draw: step has no one picture: .* which its explain\(\) describes"):
-        draw(step)  # type: ignore[arg-type]
+
+def test_a_function_that_has_become_graphs() -> None:
+    """A box for each, with what it computes."""
+    weight = tf.Variable(2.0, name="weight")
+
+    @rg.function(mode="speculate")
+    def step(x: tf.Tensor) -> tf.Tensor:
+        return tf.sin(x) * weight
+
+    with pytest.raises(TypeError, match=r"draw: .*step has no graph yet: .* 3 of them, and it was called 0 times"):
+        draw(step)
+    for _ in range(6):
+        step(tf.ones([3]))
+    for _ in range(6):
+        step(tf.ones([2, 2]))
+    shown = texts_of(draw(step))
+    assert any("operations, ran" in text for text in shown)
+    assert {"Sin", "×", "weight"} <= shown
+
+
+def test_a_function_whose_parts_have_become_graphs() -> None:
+    """What was converted alone, and what is co-executed, each with a title that is inside of its box."""
+
+    @rg.function
+    def odd(x: tf.Tensor) -> tf.Tensor:
+        y = tf.tanh(x) * 2.0
+        memoryview(y.numpy())
+        return tf.reduce_sum(tf.exp(y) + tf.sin(y) * tf.cos(y))
+
+    for _ in range(60):
+        odd(tf.ones([3]))
+    figure = draw(odd)
+    titles = [text for text in figure.axes[0].texts if "operations, ran" in text.get_text()]
+    assert titles
+    assert {"input", "Exp", "Sin", "Cos", "Sum", "output"} <= texts_of(figure)
+    figure.draw_without_rendering()
+    boxes = [patch.get_window_extent() for patch in figure.axes[0].patches]
+    for title in titles:
+        shown = title.get_window_extent()
+        assert any(box.x0 <= shown.x0 and shown.x1 <= box.x1 and box.y0 <= shown.y0 <= box.y1 for box in boxes)
+
+
+def test_a_function_that_is_not_converted() -> None:
+    """What is drawn is what is known of it: parts that became graphs; else the message says why."""
+
+    @rg.function(mode="speculate")
+    def step(x: tf.Tensor) -> float:
+        return float(np.asarray(memoryview(x.numpy()))[0])
+
+    for _ in range(6):
+        step(tf.ones([3]))
+    with pytest.raises(TypeError, match=r"draw: .*step has no graph: "):
+        draw(step)
 
 
 def test_a_layer_says_what_it_holds() -> None:

@@ -29,7 +29,7 @@ from recgraph.explaining import Explanation, counted, joined
 from recgraph.speculate import Optimizations, Speculated
 from recgraph.speculate.machine.evaluator import ALL
 from recgraph.speculate.run.found import parts_of, with_parts
-from recgraph.speculate.run.function import PROFILED_CALLS, Misses, PreparedCall
+from recgraph.speculate.run.function import PROFILED_CALLS, Misses, PreparedCall, SpeculatedCalls
 
 # Calls as a graph that are measured before the graph is judged; those for which one is made do not count.
 GRAPH_CALLS = 3
@@ -159,6 +159,13 @@ class Automatic(Speculated):
         if self.apart is not None:
             return made + [part for way in self.apart.every for part in way.explanations()]
         return made + [part.explain() for part in with_parts(self._parts.all())]
+
+    def converted_parts(self) -> list[SpeculatedCalls]:
+        """The parts of the function, and functions that it calls, which may have become graphs of their own."""
+        ways = [self.rounds, *(self.apart.every if self.apart is not None else [])]
+        callees = [way.callees for way in ways if isinstance(way, WithCallees) and way.callees is not None]
+        found: list[SpeculatedCalls] = [*with_parts(self._parts.all())]
+        return list(dict.fromkeys([*found, *(each for one in callees for each in one.functions)]))
 
     def explain(self, html: bool = False) -> Any:
         """Explains how calls run and why, with the measured times, followed by the explanations of the parts.

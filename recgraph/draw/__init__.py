@@ -13,11 +13,14 @@ import tensorflow as tf
 from recgraph.coexec import Coexecuted, Steps
 from recgraph.core.decorator import RecursiveFunction
 from recgraph.core.subgraph import SubGraph
-from recgraph.draw import bodies, fonts, layers, scene, traces, trees
+from recgraph.draw import bodies, fonts, functions, layers, scene, traces, trees
 from recgraph.draw.trees import TreeLike
+from recgraph.speculate import Speculated
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from recgraph.function import Function
 
 __all__ = ["draw"]
 
@@ -28,6 +31,7 @@ def draw(
     | keras.Layer
     | Coexecuted
     | Steps
+    | Function[..., Any]
     | TreeLike
     | tuple[Sequence[Any], Sequence[int], Sequence[int]],
     values: Sequence[float] | None = None,
@@ -45,6 +49,8 @@ def draw(
             a function under `@rg.subgraph` that has been called;
             a `rg.keras.TreeLayer` or `SubGraphLayer` that has been called;
             a model of Keras: its layers, and in those two the bodies;
+            a function under `@rg.function` that has been called often enough to have become graphs: all of them, those
+                of parts of it that were converted alone, and what is co-executed;
             a function under `@rg.function(mode="coexec")`, or `rg.steps`, whose trace graph is drawn;
             a `recgraph.data.Tree`;
             a tree of N nodes as arrays `(word, left, right)` in post-order, with -1 in `left` and `right` at leaves.
@@ -62,19 +68,15 @@ def draw(
 
     Raises:
         DefinitionError: the SubGraph has no body yet, or the layer has not been called.
-        TypeError: `what` is none of these, or values were given for something else than a tree.
+        TypeError: `what` is none of these, a function has no graph (the message says why), or values were given for
+            something else than a tree.
         ValueError: the arrays are not a tree in post-order, or the number of values is not N.
 
     Examples:
         >>> figure = draw((["not", "bad", ""], [-1, -1, 0], [-1, -1, 1]), values=[1, 0, 3])
         >>> figure.savefig("/dev/null", format="png")
     """
-    if not isinstance(what, SubGraph | RecursiveFunction | keras.Layer | Coexecuted | Steps):
-        if hasattr(what, "explain"):
-            raise TypeError(
-                f"draw: {getattr(what, '__name__', what)} has no one picture: it may run as several graphs, which its "
-                'explain() describes; functions under @rg.function(mode="coexec") and @rg.subgraph can be drawn'
-            )
+    if not isinstance(what, SubGraph | RecursiveFunction | keras.Layer | Coexecuted | Steps | Speculated):
         tree = trees.as_arrays(what)
         colours = trees.Colours.of(values, true, len(tree.words), classes, names)
         with fonts.having([*tree.words, title or "", *(names or ())]):
@@ -90,6 +92,8 @@ def _scene_of(what: Any, captured: dict[int, str]) -> tuple[scene.Scene, str]:
     """What there is to draw, and its name."""
     if isinstance(what, Coexecuted | Steps):
         return traces.of_steps(what.phases.graph), ""
+    if isinstance(what, Speculated):
+        return functions.of_function(what, captured), what.name
     if isinstance(what, keras.Model):
         return layers.of_model(what, captured), what.name
     if isinstance(what, keras.Layer):

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 # Inches, and points for text.
 TEXT, SMALL = 9.0, 7.5
+BOLD = 1.2  # how much wider bold text is, at most
 LINE = 0.17
 PAD = 0.09
 MARGIN = 0.14
@@ -85,9 +86,15 @@ def _part_width(name: str, part: _Picture) -> float:
 
 
 def _region_box(node: SceneNode, parts: list[_Picture]) -> Box:
-    widths = [_part_width(name, part) for (name, _), part in zip(node.parts, parts, strict=True)]
     height = max(part.height for part in parts) + HEADER + 2 * MARGIN
-    return Box(sum(widths) + MARGIN * (len(parts) + 1), height + HEADER + MARGIN)
+    header = BOLD * _text_width(node.label, TEXT) + 2 * PAD
+    return Box(max(_parts_width(node, parts) + 2 * MARGIN, header), height + HEADER + MARGIN)
+
+
+def _parts_width(node: SceneNode, parts: list[_Picture]) -> float:
+    """Of all parts of a region, with what is between them."""
+    widths = [_part_width(name, part) for (name, _), part in zip(node.parts, parts, strict=True)]
+    return sum(widths) + MARGIN * (len(parts) - 1)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -132,7 +139,8 @@ def _draw_region(axes: Axes, node: SceneNode, box: Box, parts: list[_Picture], l
     axes.text(
         left + box.width / 2, top + HEADER / 2, node.label, ha="center", va="center", fontsize=TEXT, weight="bold"
     )
-    x, y, height = left + MARGIN, top + HEADER, box.height - HEADER - MARGIN
+    x = left + (box.width - _parts_width(node, parts)) / 2
+    y, height = top + HEADER, box.height - HEADER - MARGIN
     for (name, _), part in zip(node.parts, parts, strict=True):
         width = _part_width(name, part)
         _draw_box(axes, x, y, width, height, 0.04, _PART_STYLE)

@@ -108,6 +108,27 @@ def of_subgraph(subgraph: SubGraph, captured: dict[int, str] | None = None) -> S
     return _Builder(body, labels, outputs, body.environment, names).scene()
 
 
+def of_graph(graph: Any, captured: dict[int, str] | None = None) -> Scene:
+    """The scene of the graph of a function.
+
+    Args:
+        graph: the graph, finished.
+        captured: as of `of_subgraph`.
+    """
+    environment = EnvironmentMap()
+    for outer, inside in graph.captures:
+        environment.add(inside, outer)
+    names = {**(captured or {}), **tf_private.variable_names(graph)}
+    given = [tensor for tensor in graph.inputs if environment.outer(tensor) is None]
+    labels = {id(tensor): name for tensor, name in zip(given, _numbered("input", len(given)), strict=True)}
+    outputs = _numbered("output", len(graph.outputs))
+    return _Builder(graph, labels, outputs, environment, names).scene()
+
+
+def _numbered(name: str, count: int) -> list[str]:
+    return [name] if count == 1 else [f"{name} {i + 1}" for i in range(count)]
+
+
 def _paths(nest: Any) -> Iterator[str]:
     """How each leaf of a nest is reached, in the order of `tf.nest.flatten`: `['state'][0]`."""
     if isinstance(nest, dict):

@@ -270,7 +270,7 @@ class SubGraphLayer(keras.layers.Layer):
         return "\n".join([*described.lines(self), self.recgraph_subgraph().explain()])
 
     def __dir__(self) -> Iterable[str]:
-        """The names of attributes without `layers`: Keras saves what it finds there, each layer under its first name."""
+        """The names of attributes without `layers`: Keras saves what it finds here, each layer under its first name."""
         return [name for name in super().__dir__() if name != "layers" or name in vars(self)]
 
     def note_inputs(self, inputs: Nest) -> None:

@@ -8,6 +8,7 @@ import types
 from pathlib import Path
 from typing import Any
 
+import h5py
 import keras
 import numpy as np
 import pytest
@@ -661,3 +662,43 @@ def test_a_regularizer_of_a_layer_in_a_body_changes() -> None:
         layer(tf.ones([2, 3]))
         losses.append(float(tf.add_n(layer.losses)))
     np.testing.assert_allclose(losses, [18.0, 36.0, 54.0, 72.0])
+
+
+def test_a_summary_names_the_layers_inside() -> None:
+    """Where Keras is asked to show what is nested; a layer's own `layers` come first, and files stay what they are."""
+    tree = Tree(name="tree")
+    model = keras.Sequential([tree, keras.layers.Dense(1)])
+    model(tf.constant([[[1, -1, -1]]]))
+    told: list[str] = []
+    model.summary(print_fn=told.append, expand_nested=True)
+    assert [kind in told[0] for kind in ("(Embedding)", "(LayerNormalization)", "(Dropout)")] == [True] * 3
+    assert tree.layers == [tree.embedding, tree.dense, tree.norm, tree.dropout]
+    assert "layers" not in dir(tree)
+
+    class Listed(rg.keras.SubGraphLayer):
+        output_size = 1
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = [keras.layers.Dense(1)]
+
+        def body(self, x: Any, recurse: Any) -> Any:
+            return self.layers[0](x)
+
+    layer = Listed()
+    assert layer(tf.ones([2, 3])).shape == (2, 1)
+    assert [type(each) for each in layer.layers] == [keras.layers.Dense]
+    assert "layers" in dir(layer)
+
+
+def test_files_of_weights_name_layers_by_their_attributes(tmp_path: Path) -> None:
+    """Not by the list of the layers inside."""
+    tree = Tree()
+    model = keras.Sequential([tree])
+    model(tf.constant([[[1, -1, -1]]]))
+    model.save_weights(tmp_path / "tree.weights.h5")
+    names: list[str] = []
+    with h5py.File(tmp_path / "tree.weights.h5") as file:
+        file["layers/tree"].visit(names.append)
+    assert {"dense/vars/0", "embedding/vars/0", "norm/vars/0"} <= set(names)
+    assert not [name for name in names if name.startswith("layers")]

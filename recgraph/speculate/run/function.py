@@ -149,6 +149,11 @@ class SpeculatedCalls:
         return [graph for cache in (self._unshared, *self._caches.values()) for graph in cache.all()]
 
     @property
+    def graphs(self) -> list[CachedGraph]:
+        """The graphs that calls run as."""
+        return self._graphs_of_all_worlds()
+
+    @property
     def has_graphs(self) -> bool:
         """Whether some calls run as graphs."""
         return bool(self._graphs)

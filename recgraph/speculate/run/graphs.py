@@ -66,6 +66,7 @@ class CachedGraph:
         self.is_specialised, self.keeps_shapes = converted.is_specialised, converted.keeps_shapes
         self.owner = converted.owner
         self._turns = converted.turns
+        self._graph = weakref.ref(converted.graph)
         self.operations = sum(map(_weight, converted.graph.get_operations()))
         self.runs, self.failures, self.is_obsolete, self.has_died = 0, 0, False, False
         self._tokens = [Broken(assumption) for assumption in converted.assumptions]
@@ -111,6 +112,11 @@ class CachedGraph:
     def assumes(self, kind: type[Assumption], site: tuple[Any, int]) -> bool:
         """Whether it makes an assumption of this kind about a place in the program."""
         return any(own.site == site and type(own) is kind for own in self.assumptions)
+
+    @property
+    def graph(self) -> Any:
+        """The graph as it was made, or None if it is gone."""
+        return self._graph()
 
     @property
     def summary(self) -> str:
