@@ -87,7 +87,7 @@ def _described(spec: tf.TensorSpec) -> tuple[Any, ...]:
 
 
 @dataclasses.dataclass
-class Copy:
+class BlockCopy:
     """A block's function that is written as another one was, once that is optimized.
 
     Attributes:

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from recgraph import tf_private
 from recgraph.batch import plan, vectorize
-from recgraph.batch.alike import Copy, Likeness
+from recgraph.batch.alike import BlockCopy, Likeness
 from recgraph.batch.flow import NOTHING, Call, Flow, FlowProgram, Label, Value, frame_kind
 from recgraph.batch.fuse import Fusion
 from recgraph.batch.nodes import attribute, origin
@@ -59,7 +59,7 @@ class Assembler:
         self.specs: dict[Value, tf.TensorSpec] = {}
         self.blocks: list[_PlannedBlock] = []
         self.definitions: list[Any] = []
-        self.copies: list[Copy] = []
+        self.copies: list[BlockCopy] = []
         self.is_traced = False
         for name in flow.nodes:
             if name not in flow.shared:
@@ -93,7 +93,7 @@ class Assembler:
                 self.definitions.append(graph.define(block.name, block.likeness))
             else:
                 name = graph.function.signature.name
-                self.copies.append(Copy(block.name, name, block.likeness, graph.likeness, graph.sources))
+                self.copies.append(BlockCopy(block.name, name, block.likeness, graph.likeness, graph.sources))
             assert block.unit.node is not None
             block.unit.node.block = self._planned(block)
         return self._function()
@@ -434,7 +434,7 @@ class _BlockGraph:
             self.numbered_sums.append((kind, slot, len(outputs)))
             outputs += tensors
         definition, self.forms = self._define(outputs, name)
-        own = Copy(name, name, likeness, self.likeness, self.sources)
+        own = BlockCopy(name, name, likeness, self.likeness, self.sources)
         names = own.names(definition)
         self.function = own.make(definition)
         self.sources = {names[old]: number for old, number in self.sources.items() if old in names}

@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from recgraph.batch import blocks, costs, effects, plan, priority
-from recgraph.batch.alike import Copy
+from recgraph.batch.alike import BlockCopy
 from recgraph.batch.flow import Flow, FlowProgram
 
 # The function that carries the plan in its attributes; `Program::ReadPlan` looks for it. No SubGraph's function has a
@@ -30,7 +30,7 @@ class Batched:
 
     plan: plan.Plan
     functions: list[Any]
-    copies: list[Copy]
+    copies: list[BlockCopy]
     traced: list[blocks.TracedBlock]
 
     def copied(self, functions: dict[str, Any]) -> list[Any]:
