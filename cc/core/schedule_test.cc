@@ -1168,6 +1168,116 @@ TEST(Schedule, AFailureIsFoundWhereCallsAreMerged) {
 }
 
 // A wrong operation, a row that is computed twice, or results in another order would be seen.
+// Runs a call by its tables in one arena. Steps of a fixed width compute rows that are nobody's, and write them.
+class ByTables {
+ public:
+  ByTables(const Program& program, int function, const Roots& roots, int64_t width) : program_(program) {
+    const Structures structures(program.plan);
+    const auto structure = structures.Of(function);
+    NumberBackend backend(program);
+    FramePtr<StepFrame> step(new StepFrame(program.plan));
+    Schedule schedule(program.plan, *structure, &backend, step, 1 << 30);
+    std::vector<const Value*> arguments;
+    for (const auto& root : roots) {
+      for (const Value& value : root) arguments.push_back(&value);
+    }
+    EXPECT_EQ(schedule.Discover(function, arguments, roots.size()), Schedule::End::kDone);
+    LevelLayout layout;
+    layout.classes = 1;
+    layout.width = width;
+    layout.is_padded = width > 0;
+    layout.of_arguments.assign(program.plan.functions[function].arguments, 0);
+    for (const Block& block : program.plan.blocks) layout.of_blocks.emplace_back(block.shared.size(), 0);
+    LevelTables tables;
+    std::vector<Value> frames;
+    EXPECT_TRUE(schedule.Tabulate(function, roots.size(), layout, &tables));
+    EXPECT_TRUE(schedule.FindResults(function, roots.size(), false, &tables, &frames));
+    arena_.assign(tables.sizes[0], kNobodys);
+    arena_[0] = 0;
+    for (size_t source = 0; source < step->sources.size(); ++source) {
+      const RowsOfStep& rows = step->sources[source];
+      if (rows.data == nullptr) continue;
+      const auto& numbers = static_cast<const NumberRows&>(*rows.holder).numbers;
+      const StepFrame::InArena& place = step->in_arenas[source];
+      const size_t count = place.is_one ? 1 : source < step->own_sources ? numbers.size() : roots.size();
+      for (uint32_t row = 0; row < count; ++row) arena_.at(place.of(row)) = numbers[row];
+    }
+    for (const auto& component : tables.components) RunSteps(tables, component, width);
+    for (const auto& rows : tables.results) {
+      for (size_t root = 0; root < rows.size(); ++root) results[root].push_back(arena_.at(rows[root]));
+    }
+  }
+
+  std::map<size_t, Numbers> results;  // of each root
+  int64_t steps = 0;
+
+ private:
+  static constexpr int64_t kNobodys = -12345;
+
+  void RunSteps(const LevelTables& tables, const LevelTables::Component& component, int64_t width) {
+    for (size_t s = 0; s < component.count(); ++s, ++steps) {
+      const int32_t* const step = component.steps.data() + s * component.columns;
+      const int block = component.members[step[0]];
+      const size_t place = std::find(tables.blocks.begin(), tables.blocks.end(), block) - tables.blocks.begin();
+      const int64_t count = width == 0 ? step[2] : width;
+      EXPECT_LE(step[2], count);
+      std::vector<Numbers> made;
+      for (int64_t row = 0; row < count; ++row) {
+        Numbers numbers;
+        for (const auto& rows : tables.reads[place]) {
+          const size_t at = step[1] + row;
+          numbers.push_back(arena_.at(at < rows.size() ? rows[at] : 0));
+          EXPECT_TRUE(row >= step[2] || numbers.back() != kNobodys);
+        }
+        made.push_back(program_.operations.at(program_.plan.blocks[block].name)(numbers));
+      }
+      for (size_t w = 0; w < program_.plan.blocks[block].shared.size(); ++w) {
+        for (int64_t row = 0; row < count; ++row) arena_.at(step[3 + w] + row) = made[row][w];
+      }
+    }
+  }
+
+  const Program& program_;
+  Numbers arena_;
+};
+
+TEST(Schedule, TablesRunWhatSchedulesRun) {
+  std::mt19937 random(7);
+  for (int round = 0; round < 60; ++round) {
+    const Forest forest = RandomForest(1 + round % 5, 12, &random);
+    const std::vector<Program> programs{Trees(forest), MutualTrees(forest), EarlyAndLate(forest)};
+    for (const Program& program : programs) {
+      Roots roots;
+      const int arguments = program.plan.functions[0].arguments;
+      auto* const all = new NumberRows(forest.roots);
+      const FramePtr<Holder> holder(all);
+      for (size_t i = 0; i < forest.roots.size(); ++i) {
+        roots.emplace_back();
+        roots.back().push_back({holder, static_cast<int64_t>(i)});
+        while (static_cast<int>(roots.back().size()) < arguments) roots.back().push_back(Whole(3));
+      }
+      if (arguments > 1) {
+        for (auto& root : roots) {
+          for (int i = 1; i < arguments; ++i) root[i] = roots[0][i];
+        }
+      }
+      Step step(program);
+      ASSERT_EQ(step.Run(0, roots), Schedule::End::kDone);
+      int64_t fewest = 0;
+      for (const int64_t width : {0, 1, 3, 8}) {
+        const ByTables found(program, 0, roots, width);
+        for (size_t root = 0; root < roots.size(); ++root) {
+          for (size_t i = 0; i < step.results[root].size(); ++i) {
+            ASSERT_EQ(found.results.at(root)[i], In(step.results[root][i])) << "width " << width << ", root " << root;
+          }
+        }
+        if (width == 0) fewest = found.steps;
+        EXPECT_GE(found.steps, fewest);
+      }
+    }
+  }
+}
+
 TEST(Schedule, TheComparisonSeesWrongResults) {
   std::mt19937 random(13);
   const Forest forest = RandomForest(3, 20, &random);

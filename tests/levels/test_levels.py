@@ -62,6 +62,7 @@ def one_by_one(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
+@pytest.mark.slow
 def test_random_graphs() -> None:
     """Also where nodes share children, functions call one another, and integers decide besides nodes."""
 
