@@ -108,21 +108,8 @@ class SpanParser(WordNetwork):
         last = first + lengths
         scores = self._scores(self._read(words, sentence, first, last))
 
-        def level(start: tf.Tensor, end: tf.Tensor, spans: tf.Tensor) -> tuple[tf.Tensor, ...]:
-            cut = _best_cuts(scores, start, end)
-            own = tf.stack([start, end], 1)
-            spans = tf.tensor_scatter_nd_update(spans, cut[:, tf.newaxis], own)
-            return *_longer(tf.concat([start, cut], 0), tf.concat([cut, end], 0)), spans
-
-        nothing = tf.repeat(tf.gather(first, sentence)[:, tf.newaxis], 2, 1)
-        some, pairs = tf.TensorShape([None]), tf.TensorShape([None, 2])
-        *_, spans = tf.while_loop(
-            lambda start, *_: tf.size(start) > 0,
-            level,
-            (*_longer(first, last), nothing),
-            shape_invariants=(some, some, pairs),
-        )
-        spans -= nothing
+        begin = tf.gather(first, sentence)
+        spans = _cut_down(scores, first, last, begin) - begin[:, tf.newaxis]
         padded = tf.RaggedTensor.from_row_splits(spans, tf.concat([first, [tf.size(sentence)]], 0)).to_tensor()
         return tf.pad(padded[:, 1:], [[0, 0], [0, 1], [0, 0]])
 
@@ -252,6 +239,30 @@ def _longer(start: tf.Tensor, end: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Those of spans that have more than one word."""
     is_longer = end - start > 1
     return tf.boolean_mask(start, is_longer), tf.boolean_mask(end, is_longer)
+
+
+def _cut_down(scores: Any, start: tf.Tensor, end: tf.Tensor, begin: tf.Tensor) -> tf.Tensor:
+    """The span that is cut at each fence, int32 `[F, 2]`, from whole sentences down.
+
+    Args:
+      scores: of a cut, from `SpanParser`.
+      start, end: int32 `[B]`, the outer fences of sentences.
+      begin: int32 `[F]`, twice the span of a fence where none is cut.
+    """
+
+    def level(start: tf.Tensor, end: tf.Tensor, spans: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        cut = _best_cuts(scores, start, end)
+        spans = tf.tensor_scatter_nd_update(spans, cut[:, tf.newaxis], tf.stack([start, end], 1))
+        return *_longer(tf.concat([start, cut], 0), tf.concat([cut, end], 0)), spans
+
+    some, pairs = tf.TensorShape([None]), tf.TensorShape([None, 2])
+    *_, spans = tf.while_loop(
+        lambda start, *_: tf.size(start) > 0,
+        level,
+        (*_longer(start, end), tf.repeat(begin[:, tf.newaxis], 2, 1)),
+        shape_invariants=(some, some, pairs),
+    )
+    return spans
 
 
 def _best_cuts(scores: Any, start: tf.Tensor, end: tf.Tensor) -> tf.Tensor:
