@@ -50,6 +50,12 @@ TESTS: Final = {
         "batch/test_faults.py::test_a_step_that_is_cancelled",
         "batch/test_faults.py::test_a_recorded_step_that_is_cancelled",
         "batch/test_ways.py::test_a_step_is_cancelled",
+        "core/test_memoize.py::test_random_recursions",
+        "core/test_memoize.py::test_two_threads",
+        "core/test_memoize.py::test_an_error_in_the_middle",
+        "core/test_memoize.py::test_an_error_in_the_gradient",
+        "core/test_memoize.py::test_a_circle_that_is_entered_at_two_places",
+        "core/test_memoize.py::test_a_step_is_cancelled",
     ),
 }
 
