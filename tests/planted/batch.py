@@ -14,6 +14,7 @@ RULES, VECTORIZE = "recgraph/batch/rules/", "recgraph/batch/vectorize.py"
 EXPRESSIONS = "recgraph/batch/expressions.py"
 ENGINE, FAULTS = "batch/test_engine.py::", "batch/test_faults.py::"
 ORDER, FUSED = "batch/test_effects.py::", "batch/test_fuse.py::"
+ALIKE = "batch/test_alike.py::"
 ALL_ROWS = "batch/test_rules.py::test_all_rows_at_once"
 
 BUGS = [
@@ -37,7 +38,7 @@ BUGS = [
         "rows_of_any_shape_meet",
         "Rows that may differ in shape count as alike.",
         BLOCKS,
-        "any(not self.specs[value].shape.is_fully_defined() for value in self.unit.reads),",
+        "any(not self.specs[value].shape.is_fully_defined() for value in block.unit.reads),",
         "False,",
         (FAULTS + "test_every_row_of_its_own_shape",),
     ),
@@ -45,7 +46,7 @@ BUGS = [
         "effects_run_again",
         "A block with an effect may be run again to find the row that failed.",
         BLOCKS,
-        "bool(self.by_row) and self.unit.names[0] in self.flow.ordered,",
+        "bool(graph.by_row) and names[0] in self.flow.ordered,",
         "False,",
         (ORDER + "test_python_that_fails_runs_once",),
     ),
@@ -61,8 +62,8 @@ BUGS = [
         "lost_lines",
         "The operations of blocks lose the user's line.",
         BLOCKS,
-        "for op in self.graph.get_operations()[before:] if place.s else ():",
-        "for op in ():",
+        "            if place.s:\n",
+        "            if False:\n",
         (ENGINE + "test_what_cannot_be_a_condition[batched]",),
     ),
     Bug(
@@ -205,8 +206,32 @@ BUGS = [
         "packed_as_plain",
         "A transposed matrix is read packed as a plain one.",
         "recgraph/batch/fuse.py",
-        "slot, plan.PACKED_TRANSPOSED if transposed else plan.PACKED, tf.float32",
-        "slot, plan.PACKED, tf.float32",
+        "form = plan.PACKED_TRANSPOSED if transposed else plan.PACKED",
+        "form = plan.PACKED",
         (FAULTS + "test_the_same_input_gives_the_same_bits",),
+    ),
+    Bug(
+        "weights_of_the_first",
+        "Blocks that are alike read the captured tensors of the first one.",
+        BLOCKS,
+        "[(slots[slot], form) for slot, form in graph.forms],",
+        "list(graph.forms),",
+        (ALIKE + "test_children_have_weights_of_their_own",),
+    ),
+    Bug(
+        "constants_of_the_first",
+        "Blocks are alike whichever constants they have.",
+        "recgraph/batch/alike.py",
+        "self._parts.append((self._content(node), references))",
+        "self._parts.append((node.op, len(self._content(node)), references))",
+        (ALIKE + "test_constants_tell_blocks_apart",),
+    ),
+    Bug(
+        "lines_of_the_first",
+        "The operations of a copied block have the lines of the first one.",
+        "recgraph/batch/alike.py",
+        "if number is not None and _ORIGIN in node.attr:",
+        "if False:",
+        (ALIKE + "test_an_error_names_the_operation_and_the_line_of_its_own_block",),
     ),
 ]
