@@ -49,7 +49,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "levels": CORE | {"batch"},
     "speculate": CORE,
     "coexec": CORE,
-    "draw": CORE | {"coexec"},
+    "draw": CORE | {"auto", "coexec", "function", "speculate"},
     "testing": CORE,
     "optimize": CORE,  # all but `bridge`: errors and files alone, see below
     "auto": CORE | FEATURES,
