@@ -136,6 +136,7 @@ BOUNDED = {
     "optimize/saturation.py:_engine": "the shipped rules",
     "optimize/saturation.py:_program": "the shipped rules",
     "optimize/search.py:_index": "the shipped rules",
+    "serve/rest.py:_reader": "the dtypes",
 }
 
 
