@@ -106,7 +106,7 @@ def test_the_reference_has_every_public_name(site: Path) -> None:
     places = {place for page in pages for place in page.places}
     names = public_names()
     assert len(names) > 90
-    titles = {"recgraph.errors": "errors.html"}  # a page about all of it
+    titles = {f"recgraph.{name}": f"{name}.html" for name in ("errors", "levels")}  # pages about all of them
     missing = [
         name
         for name in names
