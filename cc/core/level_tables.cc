@@ -23,7 +23,7 @@ int64_t LevelLayout::Room(int64_t rows, const std::vector<int64_t>& least, size_
 
 bool Schedule::Tabulate(int function, size_t roots, const LevelLayout& layout, LevelTables* tables) {
   if (gradients_are_merged_) return false;
-  InOrder();
+  InOrder();  // sorts the rows of all blocks
   std::vector<int64_t> next;
   PlaceImports(function, roots, layout, &next, tables);
   std::map<int, std::vector<int>> components;  // by priority, also those without rows

@@ -25,7 +25,7 @@ class LevelTotal:
     Attributes:
         kind: "dense", "outer" or "rows".
         slot: of the environment.
-        tensors: the sum for "dense"; for others the parts of all rows, and whether each is of one.
+        tensors: the sum; of "rows" the indices and the rows.
     """
 
     kind: str

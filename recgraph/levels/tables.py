@@ -32,7 +32,6 @@ class LevelTables:
         sizes: of each class, how many rows its arena has.
         rooms: of each class, a tensor as long as its arena.
         values: of what decides the structure, rows.
-        frame: for the gradient's tables.
     """
 
     layout: LevelLayout
