@@ -1,5 +1,6 @@
 // Lists of free blocks by size class. Blocks with a header have eight classes between two powers of two: at most
-// an eighth is unused. Objects, without one, have classes of 16 bytes up to 1 KiB; larger ones are not pooled.
+// an eighth is unused. Objects, without one, have classes of 16 bytes up to 1 KiB; larger ones are not pooled. Blocks of
+// more than 2 MiB are in large_blocks.h.
 #include "cc/core/memory_pool.h"
 
 #include <sys/mman.h>
@@ -12,6 +13,8 @@
 #include <set>
 #include <vector>
 
+#include "cc/core/large_blocks.h"
+
 namespace recgraph {
 namespace {
 
@@ -20,13 +23,13 @@ namespace {
 struct Block {
   union {
     Block* next;
-    size_t bytes;  // of one that is not pooled
+    size_t bytes;  // of a large one
   };
-  int64_t size_class;  // kUnpooled: freed at once
+  int64_t size_class;  // or kLarge
 };
 static_assert(sizeof(Block) <= MemoryPool::kAlignment, "the header fits");
 
-constexpr int64_t kUnpooled = -1;
+constexpr int64_t kLarge = -1;
 // Without a pool a sanitizer sees what is read after it was freed.
 #ifdef RECGRAPH_NO_POOL
 constexpr bool kPools = false;
@@ -35,7 +38,7 @@ constexpr bool kPools = true;
 #endif
 constexpr size_t kSmallest = 64;
 constexpr int kSteps = 8;   // classes between powers of two
-constexpr int kPowers = 20;  // up to 64 * 2^20 bytes = 64 MiB
+constexpr int kPowers = 15;  // up to 64 * 2^15 bytes = 2 MiB
 constexpr int kBlockClasses = kSteps * kPowers + 1;
 constexpr size_t kObjectStep = MemoryPool::kObjectAlignment;
 constexpr size_t kLargestObject = 1024;
@@ -136,6 +139,7 @@ struct Shared {
   std::atomic<int64_t> waiting{0};
   std::atomic<int64_t> held{0};
   std::set<const Own*> threads;  // guarded by mutex
+  LargeBlocks large;
 
   static Shared* Get() {
     static Shared* const shared = new Shared;
@@ -294,6 +298,20 @@ Block* New(int size_class) {
   return reinterpret_cast<Block*>(memory);
 }
 
+LargeBlocks::Block NewLarge(size_t bytes) {
+  if (kPools) return Shared::Get()->large.Allocate(bytes);
+  const size_t rounded = (bytes + MemoryPool::kAlignment - 1) / MemoryPool::kAlignment * MemoryPool::kAlignment;
+  void* const memory = std::aligned_alloc(MemoryPool::kAlignment, rounded);
+  if (memory != nullptr) Shared::Get()->held.fetch_add(rounded, std::memory_order_relaxed);
+  return {memory, rounded};
+}
+
+void FreeLarge(LargeBlocks::Block block) {
+  if (kPools) return Shared::Get()->large.Free(block);
+  Shared::Get()->held.fetch_sub(block.bytes, std::memory_order_relaxed);
+  std::free(block.memory);
+}
+
 }  // namespace
 
 void* MemoryPool::Allocate(size_t bytes) {
@@ -305,12 +323,11 @@ void* MemoryPool::Allocate(size_t bytes) {
     if (block == nullptr) return nullptr;
   } else {
     if (bytes > SIZE_MAX / 2) return nullptr;
-    const size_t rounded = (bytes + 2 * kAlignment - 1) / kAlignment * kAlignment;
-    block = static_cast<Block*>(std::aligned_alloc(kAlignment, rounded));
-    if (block == nullptr) return nullptr;
-    block->size_class = kUnpooled;
-    block->bytes = rounded;
-    Shared::Get()->held.fetch_add(rounded, std::memory_order_relaxed);
+    const LargeBlocks::Block large = NewLarge(bytes + kAlignment);
+    if (large.memory == nullptr) return nullptr;
+    block = static_cast<Block*>(large.memory);
+    block->size_class = kLarge;
+    block->bytes = large.bytes;
   }
   return reinterpret_cast<char*>(block) + kAlignment;
 }
@@ -318,10 +335,7 @@ void* MemoryPool::Allocate(size_t bytes) {
 void MemoryPool::Free(void* memory) {
   if (memory == nullptr) return;
   auto* const block = reinterpret_cast<Block*>(static_cast<char*>(memory) - kAlignment);
-  if (block->size_class == kUnpooled) {
-    Shared::Get()->held.fetch_sub(block->bytes, std::memory_order_relaxed);
-    return std::free(block);
-  }
+  if (block->size_class == kLarge) return FreeLarge({block, block->bytes});
   Give(static_cast<int>(block->size_class), block);
 }
 
@@ -342,7 +356,11 @@ void MemoryPool::FreeObject(void* memory, size_t bytes) {
 
 int64_t MemoryPool::Waiting() { return Shared::Get()->waiting.load(std::memory_order_relaxed); }
 
-int64_t MemoryPool::Held() { return Shared::Get()->held.load(std::memory_order_relaxed); }
+int64_t MemoryPool::Held() {
+  return Shared::Get()->held.load(std::memory_order_relaxed) + Shared::Get()->large.held();
+}
+
+void MemoryPool::ReleaseLarge() { Shared::Get()->large.ReleaseWaiting(); }
 
 int64_t MemoryPool::Kept() {
   std::lock_guard<std::mutex> lock(Shared::Get()->mutex);

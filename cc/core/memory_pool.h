@@ -1,7 +1,8 @@
 // Memory for the buffers of a step. A step takes thousands of buffers of the same few sizes and gives all of
 // them back at its end, which general allocators answer with splitting and merging. Here a freed block waits for
 // the next request of its size: first in a list of its thread, then, in whole lists, in one that all share. Large
-// blocks go to the shared lists at once, and a thread keeps little: there may be many threads.
+// blocks go to the shared lists at once, and a thread keeps little: there may be many threads. The largest have lists of
+// their own (large_blocks.h).
 #ifndef RECGRAPH_CC_CORE_MEMORY_POOL_H_
 #define RECGRAPH_CC_CORE_MEMORY_POOL_H_
 
@@ -25,6 +26,9 @@ class MemoryPool {
   // The same for objects whose size is known when they are freed: aligned to kObjectAlignment, no header.
   static void* AllocateObject(size_t bytes);
   static void FreeObject(void* memory, size_t bytes);
+
+  // Gives large blocks that wait (large_blocks.h) back to the system.
+  static void ReleaseLarge();
 
   // What waits in the shared lists, in bytes; at most kMaxWaiting, but for what the region has.
   static int64_t Waiting();

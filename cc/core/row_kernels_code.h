@@ -509,24 +509,55 @@ inline void AddScaled(int64_t count, float factor, const float* a, float* out) {
   if (i < count) Fma(scale, Vec::Load(a + i, count - i), Vec::Load(out + i, count - i)).Store(out + i, count - i);
 }
 
-// out = the sum of `count` rows of `width` floats, each times a factor; there are zeros before.
+// out = the sum of rows `begin` to `end`, each times a factor, of so many vectors, the last one of `there` floats.
+template <int kVectors, typename FactorOf, typename RowOf>
+void SumVectors(int64_t begin, int64_t end, int64_t there, FactorOf factor, RowOf row, float* out) {
+  constexpr int64_t kLast = (kVectors - 1) * Vec::kWidth;
+  Vec sums[kVectors];
+#pragma GCC unroll 8
+  for (int v = 0; v < kVectors; ++v) sums[v] = Constant(0.0f);
+  for (int64_t p = begin; p < end; ++p) {
+    const Vec scale = Constant(factor(p));
+    const float* const from = row(p);
+#pragma GCC unroll 8
+    for (int v = 0; v + 1 < kVectors; ++v) sums[v] = Fma(scale, Vec::Load(from + v * Vec::kWidth), sums[v]);
+    sums[kVectors - 1] = Fma(scale, Vec::Load(from + kLast, there), sums[kVectors - 1]);
+  }
+#pragma GCC unroll 8
+  for (int v = 0; v + 1 < kVectors; ++v) sums[v].Store(out + v * Vec::kWidth);
+  sums[kVectors - 1].Store(out + kLast, there);
+}
+
+// The same of `columns` floats, at most four vectors.
+template <typename FactorOf, typename RowOf>
+void SumColumns(int64_t begin, int64_t end, int64_t columns, FactorOf factor, RowOf row, float* out) {
+  const int64_t vectors = Vectors(columns), there = columns - (vectors - 1) * Vec::kWidth;
+  switch (vectors) {
+    case 1: return SumVectors<1>(begin, end, there, factor, row, out);
+    case 2: return SumVectors<2>(begin, end, there, factor, row, out);
+    case 3: return SumVectors<3>(begin, end, there, factor, row, out);
+    default: return SumVectors<4>(begin, end, there, factor, row, out);
+  }
+}
+
+// out = the sum of `count` rows of `width` floats, each times a factor.
 template <typename FactorOf, typename RowOf>
 void SumScaled(int64_t count, int64_t width, FactorOf factor, RowOf row, float* out) {
-  if (count <= kMultiplied) {
-    for (int64_t p = 0; p < count; ++p) AddScaled(width, factor(p), row(p), out);
-    return;
-  }
-  constexpr int64_t kPiece = 128;
+  constexpr int64_t kPiece = 4 * Vec::kWidth;
   for (int64_t first = 0; first < width; first += kPiece) {
-    const int64_t now = Least(width - first, kPiece);
+    const int64_t columns = Least(width - first, kPiece);
+    const auto piece = [row, first](int64_t p) { return row(p) + first; };
+    if (count <= kMultiplied) {
+      SumColumns(0, count, columns, factor, piece, out + first);
+      continue;
+    }
     double wide[kPiece] = {};
     for (int64_t block = 0; block < count; block += kMultiplied) {
-      float sums[kPiece] = {};
-      const int64_t end = block + Least(count - block, kMultiplied);
-      for (int64_t p = block; p < end; ++p) AddScaled(now, factor(p), row(p) + first, sums);
-      AddWide(now, sums, wide);
+      float sums[kPiece];
+      SumColumns(block, block + Least(count - block, kMultiplied), columns, factor, piece, sums);
+      AddWide(columns, sums, wide);
     }
-    Narrow<false>(now, wide, out + first);
+    Narrow<false>(columns, wide, out + first);
   }
 }
 
@@ -540,7 +571,6 @@ void ProductOfMatrices(const MatrixProduct& what, const float* a, const float* b
     }
     return;
   }
-  for (int64_t i = 0; i < m * n; ++i) out[i] = 0.0f;
   if (transposed_a && n == 1) {
     const auto row = [a, rows](int64_t p) { return a + p * rows; };
     return SumScaled(k, m, [b](int64_t p) { return b[p]; }, row, out);

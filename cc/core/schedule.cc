@@ -112,7 +112,10 @@ Schedule::End Schedule::DiscoverAll(int function, const std::vector<const Value*
   if (!AddRoots(function, arguments, roots)) return End::kGaveUp;
   const End end = Inspect();
   if (end != End::kDone) return end;
-  if (merged_ > 0) {
+  step_->has_merged |= merged_ > 0;
+  if (merged_ > 0 && !is_out_of_order_ && !gradients_are_merged_) {
+    PutCallersFirst();
+  } else if (merged_ > 0) {
     const std::vector<Edges> edges = FindEdges();
     if (!PutInOrder(edges)) return End::kEndless;
     if (IsTooDeep(function, static_cast<uint32_t>(roots))) return End::kTooDeep;
@@ -176,6 +179,7 @@ bool Schedule::ImportFrame(const Value& value, RowRef* ref) {
       step_->frames.push_back(source);
     }
     step_->kept.push_back(value.holder);
+    step_->has_merged |= earlier->has_merged;
   }
   *ref = StepFrame::FrameOf(value);
   ref->source += known->second.second;

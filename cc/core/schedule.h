@@ -90,6 +90,7 @@ class StepFrame final : public Holder {
   std::vector<Activations> functions;
   std::vector<RowsOfStep> sources;
   size_t own_sources = 0;  // the first ones are of blocks, those after them are from outside
+  bool has_merged = false;  // a frame, or one of an earlier step that it has, may be of several calls
   std::vector<FrameSource> frames;
   std::vector<std::vector<uint32_t>> orders;  // by block
   // Of a step whose values are in arenas: where the rows of each source are there, and the arenas' sizes by class.
@@ -310,10 +311,11 @@ class Schedule {
   // The first of a call's reads that is an argument.
   static int FirstArgument(const Node& node) { return node.selector == Selector::kNone ? 0 : 1; }
   void PassArguments(const RowRef* from, const Node& node, int target, uint32_t child);
-  // Tables have no sums of what several callers give a gradient: each call is one by itself there.
+  // Tables have no sums of what several callers give a gradient: each call is one by itself there. Where no calls were
+  // merged, there is a gradient for each frame.
   bool IsMergedWhenEqual(int function) const {
     const Merging merging = structure_.functions[function].merging;
-    return merging == Merging::kEqual || (merging == Merging::kGradients && !must_explain_);
+    return merging == Merging::kEqual || (merging == Merging::kGradients && !must_explain_ && step_->has_merged);
   }
   // Whether a call, by its number among all of a function's activations, is one with a call that was there before.
   bool IsMerged(int function, size_t call) const {
@@ -325,8 +327,15 @@ class Schedule {
     return one == other || (one.source == other.source && IsOneForAll(one.source));
   }
   bool IsOneForAll(uint32_t source) const;
-  // The activation of a call's target that is given the same, or the one that it would be.
-  uint32_t FindCall(const RowRef* from, const Node& node, uint32_t next);
+  // The activation of a call's target that is given the same, or the one that it would be. `known` are the hashes of
+  // what the last call was given.
+  struct KnownHash {
+    RowRef ref{UINT32_MAX, 0};
+    uint64_t hash = 0;
+  };
+  uint32_t FindCall(const RowRef* from, const Node& node, uint32_t next, std::vector<KnownHash>* known);
+  // Of equal arguments the same.
+  uint64_t HashOfArgument(RowRef ref) const;
   bool IsCalledWith(const RowRef* from, const Node& node, uint32_t activation) const;
   // The bytes that stand for an argument, where it is known by its value; null where it is known by its row.
   std::pair<const char*, int64_t> ValueOf(RowRef ref) const;
@@ -337,6 +346,8 @@ class Schedule {
   // The first of so many.
   uint32_t NewActivations(int function, uint32_t count);
   void DropActivations(int function, uint32_t from);
+  // Puts what calls nothing behind all callers.
+  void PutCallersFirst();
   // Puts callers before those that they call; false if they go round in a circle.
   bool PutInOrder(const std::vector<Edges>& edges);
   // Whether a way down from a root is too long; the first such way is its place then.
@@ -411,6 +422,7 @@ class Schedule {
   int64_t activations_ = 0;
   int64_t merged_ = 0;
   bool gradients_are_merged_ = false;
+  bool is_out_of_order_ = false;  // a call is merged with one that may have come before its caller
   static constexpr int kSums = -2;
   std::vector<Sum> sums_;
   std::vector<RowRef> parts_;                                // of all sums

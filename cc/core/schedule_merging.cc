@@ -57,17 +57,26 @@ bool Schedule::IsCalledWith(const RowRef* from, const Node& node, uint32_t activ
   return true;
 }
 
-uint32_t Schedule::FindCall(const RowRef* from, const Node& node, uint32_t next) {
+uint64_t Schedule::HashOfArgument(RowRef ref) const {
+  RowHash hash(0);
+  const auto [data, bytes] = ValueOf(ref);
+  if (data == nullptr) {
+    hash.Mix(uint64_t{ref.source} << 32 | (IsOneForAll(ref.source) ? 0 : ref.row));
+  } else {
+    hash.MixBytes(data, bytes);
+  }
+  return hash.value();
+}
+
+uint32_t Schedule::FindCall(const RowRef* from, const Node& node, uint32_t next, std::vector<KnownHash>* known) {
   const int target = node.targets[0];
   RowHash hash(target);
-  for (size_t i = 0; i < KeysOf(target); ++i) {
+  known->resize(KeysOf(target));
+  for (size_t i = 0; i < known->size(); ++i) {
     const RowRef ref = from[node.reads[FirstArgument(node) + i]];
-    const auto [data, bytes] = ValueOf(ref);
-    if (data == nullptr) {
-      hash.Mix(uint64_t{ref.source} << 32 | (IsOneForAll(ref.source) ? 0 : ref.row));
-    } else {
-      hash.MixBytes(data, bytes);
-    }
+    KnownHash& last = (*known)[i];  // what is handed down as it is, is the same from call to call
+    if (!(last.ref == ref)) last = {ref, HashOfArgument(ref)};
+    hash.Mix(last.hash);
   }
   return functions_[target].table.FindOrAdd(
       hash.value(), next, [&](uint32_t activation) { return IsCalledWith(from, node, activation); });
@@ -77,7 +86,8 @@ void Schedule::NoteRoots(int function, uint32_t roots) {
   Node node{};  // that calls the function with what the root is given
   node.targets = {function};
   for (size_t i = 0; i < KeysOf(function); ++i) node.reads.push_back(static_cast<int>(i));
-  for (uint32_t root = 0; root < roots; ++root) FindCall(step_->functions[function].of(root), node, root);
+  std::vector<KnownHash> known;
+  for (uint32_t root = 0; root < roots; ++root) FindCall(step_->functions[function].of(root), node, root, &known);
 }
 
 void Schedule::CallMerged(const Segment& segment, const Node& node, int call) {
@@ -86,9 +96,11 @@ void Schedule::CallMerged(const Segment& segment, const Node& node, int call) {
   const int calls = structure_.functions[segment.function].call_count;
   uint32_t next = NewActivations(target, segment.end - segment.begin);
   const uint32_t first = next;
+  const bool is_last = structure_.functions[target].call_count == 0;
+  std::vector<KnownHash> known;
   for (uint32_t i = segment.begin; i < segment.end; ++i) {
     const RowRef* const from = step_->functions[segment.function].of(i);
-    const uint32_t child = FindCall(from, node, next);
+    const uint32_t child = FindCall(from, node, next, &known);
     mine.children[size_t{i} * calls + call] = {target, child};
     if (child == next) {
       functions_[target].depths[child] = mine.depths[i] + 1;
@@ -99,6 +111,7 @@ void Schedule::CallMerged(const Segment& segment, const Node& node, int call) {
     if (mine.is_merged.size() < mine.children.size()) mine.is_merged.resize(mine.children.size(), false);
     mine.is_merged[size_t{i} * calls + call] = true;
     ++merged_;
+    is_out_of_order_ |= !is_last;
     gradients_are_merged_ |= structure_.functions[target].merging == Merging::kGradients;
   }
   invocations_ += next - first;
@@ -135,6 +148,12 @@ std::vector<Schedule::Edges> Schedule::FindEdges() const {
     }
   }
   return edges;
+}
+
+void Schedule::PutCallersFirst() {
+  std::stable_partition(segments_.begin(), segments_.end(), [this](const Segment& segment) {
+    return structure_.functions[segment.function].call_count > 0;
+  });
 }
 
 // By rounds: an activation comes in the round after the last of its callers. What lies in a circle never comes.

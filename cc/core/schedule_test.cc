@@ -1059,6 +1059,47 @@ TEST(Schedule, GradientsOfEqualCallsAreAddedUp) {
   });
 }
 
+// Trees whose leaves call a function of their word: that is called again after others that call more, and calls nothing.
+TEST(Schedule, WhatCallsNothingIsMergedInOrder) {
+  std::mt19937 random(18);
+  for (int round = 0; round < 40; ++round) {
+    const Forest forest = RandomForest(3, 20, &random);
+    Program program{EmptyPlan(4), {}};
+    std::vector<FunctionMaker> make;
+    for (int f = 0; f < 4; ++f) make.emplace_back(&program.plan, f);
+    const Slots in = make[0].Arguments(1), look = make[0].Block("look", {in[0]}, 3, 0);
+    make[0].Return(make[0].Branch({1, 2}, {look[0], look[1], look[2]}, 1));
+    make[1].Return(make[1].Call(3, {make[1].Arguments(2)[0]}, 1));
+    const Slots children = make[2].Arguments(2);
+    const int a = make[2].Call(0, {children[0]}, 1)[0], b = make[2].Call(0, {children[1]}, 1)[0];
+    make[2].Return(make[2].Block("up", {a, b}, 1, 3));
+    make[3].Return(make[3].Block("word", {make[3].Arguments(1)[0]}, 1, 2));
+    FindOnlyUses(&program.plan);
+    program.operations["look"] = [&forest](const Numbers& in) {
+      if (forest.IsLeaf(in[0])) return Numbers{1, in[0] % 3, 0};
+      return Numbers{0, forest.left[in[0]], forest.right[in[0]]};
+    };
+    program.operations["up"] = program.operations["word"] = MixedOnce;
+    Step step(program);
+    Roots roots;
+    std::set<int64_t> words;
+    int64_t leaves = 0;
+    for (const int64_t root : forest.roots) {
+      roots.push_back({Row(root)});
+      for (const int64_t node : Reached(forest, root)) {
+        if (forest.IsLeaf(node)) words.insert(node % 3);
+        leaves += forest.IsLeaf(node) ? 1 : 0;
+      }
+    }
+    ASSERT_EQ(step.Run(0, roots), Schedule::End::kDone);
+    for (size_t i = 0; i < roots.size(); ++i) {
+      EXPECT_EQ(In(step.results[i][0]), Recursion(program).Call(0, {{forest.roots[i], nullptr}})[0].number);
+    }
+    EXPECT_EQ(step.merged, leaves - static_cast<int64_t>(words.size()));
+    EXPECT_EQ(step.backend.rows["word"], static_cast<int64_t>(words.size()));
+  }
+}
+
 // The last nodes are called for the first time after the last merged call: what is noted of those ends before.
 TEST(Schedule, AMergedCallSaysNothingOfLaterOnes) {
   Forest graph = Chain(70);

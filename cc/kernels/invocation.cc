@@ -77,6 +77,8 @@ void ResetPeakInvocations() { all_invocations.ResetPeak(); }
 
 bool MemoryIsShort(int64_t live) {
   const int64_t limit = MemoryLimit();
+  if (OwnMemory() <= limit) return false;
+  MemoryPool::ReleaseLarge();
   return OwnMemory() > limit && (live >= batch::Machine::kMany || MemoryPool::Held() > limit / 4);
 }
 
