@@ -90,6 +90,7 @@ from recgraph.tf_private.keras_settings import (
 from recgraph.tf_private.messages import plain_message, with_message
 from recgraph.tf_private.rewriting import keep_values
 from recgraph.tf_private.runtime import (
+    ATTRIBUTES_OF_WRAPPERS,
     a_tape_is_listening,
     abort_collectives,
     address,
@@ -142,6 +143,7 @@ from recgraph.tf_private.taping import (
 from recgraph.tf_private.vectorizing import NotVectorized, register_vectorization, stacked
 
 __all__ = [
+    "ATTRIBUTES_OF_WRAPPERS",
     "CHANGING_HUE",
     "CROPPING",
     "DROPPING",

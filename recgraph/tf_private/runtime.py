@@ -8,7 +8,7 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from types import CodeType
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import tensorflow as tf
@@ -70,11 +70,18 @@ def watch_variables(graph: Any) -> None:
         _resource_variable_ops.variable_accessed(variable)
 
 
+# The attribute by which a container that TensorFlow has put around one of Python's, to track what that holds, has it.
+ATTRIBUTES_OF_WRAPPERS: Final[dict[type, str]] = {
+    _data_structures.ListWrapper: "_storage",
+    _data_structures._DictWrapper: "__wrapped__",
+    _data_structures._TupleWrapper: "__wrapped__",
+}
+
+
 def wrapped_container(container: Any) -> Any:
-    """Python's list or dictionary in one that TensorFlow has put around it to track what it holds; else as it is."""
-    if isinstance(container, _data_structures.ListWrapper):
-        return container._storage
-    return container.__wrapped__ if isinstance(container, _data_structures._DictWrapper) else container
+    """What is in a container that TensorFlow has put around another one, to track what that holds; else as it is."""
+    name = ATTRIBUTES_OF_WRAPPERS.get(type(container))
+    return container if name is None else getattr(container, name)
 
 
 def executing_eagerly() -> bool:

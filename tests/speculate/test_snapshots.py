@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import contextlib
+import copy
 import random
 import weakref
 from typing import Any
@@ -13,8 +14,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from recgraph import native
-from recgraph.speculate.observe import keras_state
+from recgraph import native, tf_private
+from recgraph.speculate.observe import keras_state, snapshots
+from recgraph.speculate.observe.snapshots import Snapshot
 
 
 class Thing:
@@ -24,24 +26,21 @@ class Thing:
         vars(self).update(attributes)
 
 
-def members(container: Any) -> tuple[Any, ...]:
-    """Of a container, as a snapshot has them."""
-    return (*container.keys(), *container.values()) if isinstance(container, dict) else tuple(container)
-
-
-def equal(one: Any, other: Any) -> bool:
+def equal(found: Any, expected: Any) -> bool:
     """As Python compares them."""
-    return bool(one == other)
+    return snapshots.alike(found, expected, lambda one, other: bool(one == other))
 
 
 def holds(*parts: tuple[Any, ...], is_alike: Any = equal, versions: Any = None) -> bool:
-    versions = array.array("Q", [0] * len(parts)) if versions is None else versions
-    return bool(native.snapshots().holds(parts, versions, members, is_alike))
+    versions = array.array("Q", [0] * (len(parts) + 8)) if versions is None else versions
+    inner = tf_private.ATTRIBUTES_OF_WRAPPERS
+    kinds = snapshots.Held, snapshots.Members
+    return bool(native.snapshots().holds(parts, versions, is_alike, *kinds, inner))
 
 
 def test_attributes() -> None:
     thing = Thing(a=1000, b="text", c=None)
-    part = (weakref.ref(thing), ("a", "c"), (thing.a, None))
+    part = (weakref.ref(thing), ("a", "c"), (thing.a, None), ())
     assert holds(part)
     thing.b = "another, that nobody asks for"
     assert holds(part)
@@ -56,20 +55,94 @@ def test_attributes() -> None:
     assert not holds(part)
 
 
-@pytest.mark.parametrize("container", [[1, 2.5, "x"], {"k": 1, "l": (2,)}, {3, 4}, {}, [], tf.Module()])
+def noted(is_alike: Any = equal, **attributes: Any) -> tuple[Thing, Any]:
+    """An object with attributes, and what tells whether it is as it was."""
+    thing, snapshot = Thing(**attributes), Snapshot(is_alike)
+    snapshot.note(thing, vars(thing))
+    return thing, snapshot.compared()
+
+
+@pytest.mark.parametrize("container", [[1, 2.5, "x"], {"k": 1, "l": (2,)}, {3, 4}, {}, [], tf.Module(), (1, [2])])
 def test_members(container: Any) -> None:
     if isinstance(container, tf.Module):
         container.kept = [1, 2]
         container = container.kept  # TensorFlow puts a list of its own around it
-    part = (container, None, members(container))
-    assert holds(part)
-    if isinstance(container, dict):
-        container["new"] = 1
-    elif isinstance(container, set):
-        container.add(5)
-    else:
-        container.append(5)
-    assert not holds(part)
+    for around in (container, [container], {"below": container}, (0, container)):
+        _, is_as_it_was = noted(c=around)
+        assert is_as_it_was()
+        assert is_as_it_was()
+        if isinstance(container, dict):
+            container[f"new {len(container)}"] = 1
+        elif isinstance(container, set):
+            container.add(5 + len(container))
+        elif isinstance(container, tuple):
+            container[1].append(5)
+        else:
+            container.append(5)
+        assert not is_as_it_was()
+        assert not is_as_it_was()
+
+
+def test_a_container_may_be_another_one_of_the_same() -> None:
+    one = object()
+    thing, is_as_it_was = noted(c=[one, {"k": (one, 1000)}])
+    thing.c = [one, {"k": (one, int("1000"))}]
+    assert is_as_it_was()
+    thing.c = (one, thing.c[1])
+    assert not is_as_it_was()
+    thing.c = [object(), {"k": (one, 1000)}]
+    assert not is_as_it_was()
+
+
+def test_a_container_in_itself() -> None:
+    around: list[Any] = [1]
+    around.append(around)
+    thing, is_as_it_was = noted(c=around)
+    assert is_as_it_was()
+    thing.c[1] = [1]
+    assert not is_as_it_was()
+
+
+def test_deep_containers() -> None:
+    deep: list[Any] = []
+    for _ in range(300):
+        deep = [deep]
+    thing, is_as_it_was = noted(c=deep)
+    assert is_as_it_was()
+    thing.c[0][0][0].append(1)
+    assert not is_as_it_was()
+
+
+def test_nothing_is_kept() -> None:
+    """Neither what attributes are nor what is in containers; the dead are not as they were."""
+    one, other = Thing(), Thing()
+    thing, is_as_it_was = noted(a=one, c=[{"k": other}])
+    reference = weakref.ref(other)
+    assert is_as_it_was()
+    thing.c[0]["k"] = None
+    del other
+    assert reference() is None
+    assert not is_as_it_was()
+    reference = weakref.ref(one)
+    thing.a = None
+    del one
+    assert reference() is None
+    assert not is_as_it_was()
+
+
+def test_all_attributes() -> None:
+    thing, snapshot = Thing(a=1, b=[1], c=object()), Snapshot(equal)
+    snapshot.note_all(thing, frozenset({"c"}))
+    is_as_it_was = snapshot.compared()
+    assert is_as_it_was()
+    thing.c = None
+    assert is_as_it_was()
+    thing.b.append(2)
+    assert not is_as_it_was()
+    thing.b.pop()
+    assert is_as_it_was()
+    thing.d = 1
+    assert not is_as_it_was()
 
 
 def test_lists_that_are_gone_through_in_another_way_are_asked_for_their_members() -> None:
@@ -77,9 +150,10 @@ def test_lists_that_are_gone_through_in_another_way_are_asked_for_their_members(
         def __iter__(self) -> Any:
             return reversed(list(super().__iter__()))
 
-    container = Reversed([1, 2])
-    assert holds((container, None, (2, 1)))
-    assert not holds((container, None, (1, 2)))
+    thing, is_as_it_was = noted(c=Reversed([1, 2]))
+    assert is_as_it_was()
+    thing.c = Reversed([2, 1])
+    assert not is_as_it_was()
 
 
 def test_what_comparing_raises_is_raised() -> None:
@@ -87,24 +161,30 @@ def test_what_comparing_raises_is_raised() -> None:
         raise KeyError("no")
 
     thing = Thing(a=1)
+    owner = weakref.ref(thing)
     with pytest.raises(KeyError):
-        holds((weakref.ref(thing), ("a",), (2,)), is_alike=fails)
-    with pytest.raises(ValueError, match="as many values"):
-        holds((weakref.ref(thing), ("a",), ()))
-    with pytest.raises(TypeError):
-        holds((thing, ("a",), (1,)))
-    with pytest.raises(TypeError):
-        holds((3, None, ()))
-    with pytest.raises(TypeError):
-        native.snapshots().holds([], array.array("Q"), members, equal)
-    with pytest.raises(TypeError):
-        native.snapshots().holds((), b"", members, equal)
-    with pytest.raises(TypeError, match="tuple of three"):
-        holds((thing, None))
-    with pytest.raises(TypeError, match="tuple of three"):
-        holds((thing, None, [1]))
+        holds((owner, ("a",), (2,), ()), is_alike=fails)
+    for part in ((owner, ("a",), (), ()), (owner, None, (dict,), ()), (owner, None, (dict, -1, "a"), ())):
+        with pytest.raises(ValueError, match="as many values"):
+            holds(part)
+    for places in ((1,), (-1,)):
+        versions = array.array("Q", [0])
+        assert holds((owner, ("a",), (thing.a,), places), versions=versions)
+        with pytest.raises(ValueError, match="no such place"):
+            holds((owner, ("a",), (thing.a,), places), versions=versions)
+    for part in ((thing, ("a",), (1,), ()), (3, None, (), ()), (owner, "a", (1,), ()), (owner, ("a",), [1], ())):
+        with pytest.raises(TypeError):
+            holds(part)
+    with pytest.raises(TypeError, match="tuple of four"):
+        holds((owner, None, ()))
     with pytest.raises(ValueError, match="as many versions"):
-        holds((weakref.ref(thing), ("a",), (1,)), versions=array.array("Q", [0, 0]))
+        holds((owner, ("a",), (1,), ()), versions=array.array("Q"))
+    with pytest.raises(TypeError):
+        native.snapshots().holds([], array.array("Q"), equal, snapshots.Held, snapshots.Members, {})
+    with pytest.raises(TypeError):
+        native.snapshots().holds((), b"", equal, snapshots.Held, snapshots.Members, {})
+    with pytest.raises(TypeError, match="stands for an object"):
+        native.snapshots().holds((), array.array("Q"), equal, int, snapshots.Members, {})
 
 
 def test_comparing_may_change_what_is_compared() -> None:
@@ -115,7 +195,7 @@ def test_comparing_may_change_what_is_compared() -> None:
         vars(thing).clear()
         return True
 
-    assert not holds((weakref.ref(thing), names, values), is_alike=clears)
+    assert not holds((weakref.ref(thing), names, values, ()), is_alike=clears)
 
 
 def test_a_layer_that_changes() -> None:
@@ -155,41 +235,51 @@ def test_a_version_stands_for_what_was_compared() -> None:
         asked.append((one, other))
         return equal(one, other)
 
-    thing, table = Thing(a=[1], b=1000), {"k": 1000}
-    parts = (weakref.ref(thing), ("a", "b"), (thing.a, int("1000"))), (table, None, ("k", int("1000")))
-    versions = array.array("Q", [0, 0])
-    assert all(holds(*parts, is_alike=notes, versions=versions) for _ in range(3))
+    thing, is_as_it_was = noted(notes, a=object(), b=1000, table={"k": 1000, "l": [1]})
+    b, k = thing.b, thing.table["k"]
+    thing.b, thing.table["k"] = int("1000"), int("1000")
+    assert all(is_as_it_was() for _ in range(3))
     assert len(asked) == 6  # equal numbers are not the same objects: no version stands for them
-    assert list(versions) == [0, 0]
-    thing.b, table["k"] = parts[0][2][1], parts[1][2][1]
-    assert all(holds(*parts, is_alike=notes, versions=versions) for _ in range(3))
+    thing.b, thing.table["k"] = b, k
+    assert all(is_as_it_was() for _ in range(3))
     assert len(asked) == 6
-    assert all(versions)
-    table["k"] = 1
-    assert not holds(*parts, is_alike=notes, versions=versions)
-    table["k"] = parts[1][2][1]
+    thing.table["l"].append(2)
+    assert not is_as_it_was()
+    thing.table["l"].pop()
+    thing.table["k"] = 1
+    assert not is_as_it_was()
+    thing.table["k"] = k
     vars(thing)["b"] = 2
-    assert not holds(*parts, is_alike=notes, versions=versions)
+    assert not is_as_it_was()
 
 
 def test_versions_change_no_answer() -> None:
     """Random changes of attributes and dictionaries, compared with and without them."""
     draw = random.Random(5)
-    values: list[Any] = [object(), object(), 1000, None]
+    values: list[Any] = [object(), object(), 1000, None, [1, 2], {"a": 1, "b": [1]}, [[], [1]]]
     things = [Thing(**dict(zip("abc", draw.choices(values, k=3), strict=True))) for _ in range(3)]
     tables = [{"a": draw.choice(values), "b": draw.choice(values)} for _ in range(3)]
-    parts = [(weakref.ref(thing), tuple("abc"), tuple(vars(thing).values())) for thing in things]
-    parts += [(table, None, members(table)) for table in tables]  # type: ignore[misc]
+    around = Thing(tables=tables)
+
+    def snapshot() -> Any:
+        made = Snapshot(equal)
+        for thing in things:
+            made.note(thing, vars(thing))
+        made.note_all(around, frozenset())
+        return made
+
+    kept = snapshot()
+    is_as_it_was = kept.compared()
     first = [dict(vars(thing)) for thing in things] + [dict(table) for table in tables]
-    versions = array.array("Q", [0] * len(parts))
+    contents = copy.deepcopy(values[4:])
     count = 0
     for _ in range(5000):
-        found = holds(*parts, versions=versions)
-        assert found == holds(*parts)
+        found = is_as_it_was()
+        assert found == kept.compared()()
         count += found
         place = draw.randrange(6)
         written = vars(things[place]) if place < 3 else tables[place - 3]
-        kind = draw.randrange(6)
+        kind = draw.randrange(8)
         if kind == 0:
             written[draw.choice("abc")] = draw.choice(values)
         elif kind == 1 and place < 3:
@@ -200,7 +290,12 @@ def test_versions_change_no_answer() -> None:
         elif kind == 3:
             written.clear()
             written.update(first[place])
+        elif kind == 4:
+            draw.choice([values[4], values[5]["b"], values[6][1], values[6]]).append(3)
         else:
+            values[4][:], values[5]["b"][:] = contents[0], contents[1]["b"]
+            values[6][1][:] = contents[2][1]
+            del values[6][2:]
             for one, before in zip([*map(vars, things), *tables], first, strict=True):
                 one.clear()
                 one.update(before)

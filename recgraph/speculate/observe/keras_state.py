@@ -7,22 +7,21 @@ class of the user's adds is read by the user's own code, which is converted.
 
 from __future__ import annotations
 
-import array
 import dataclasses
 import functools
 import types
-import weakref
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, TypeAlias
+from typing import Any
 
 import keras
 import tensorflow as tf
 
-from recgraph import native, tf_private
+from recgraph import tf_private
 from recgraph.cpython import facts
 from recgraph.speculate.observe import known
 from recgraph.speculate.observe.known import answers_itself, has_attributes
 from recgraph.speculate.observe.profile import same
+from recgraph.speculate.observe.snapshots import Snapshot, alike
 
 _PASSING = frozenset(
     [
@@ -31,6 +30,9 @@ _PASSING = frozenset(
         # Changed by `fit`, `evaluate` and `predict` between steps, and read by them alone.
         *("history", "stop_training", "stop_evaluating", "stop_predicting", "_eval_epoch_iterator", "_initial_epoch"),
         *("train_function", "test_function", "predict_function"),
+        # TensorFlow's, for checkpoints.
+        *("_self_unconditional_checkpoint_dependencies", "_self_unconditional_dependency_names"),
+        "_self_unconditional_deferred_dependencies",
     ]
 )
 # How layers are connected: lists that are made with the model.
@@ -42,9 +44,6 @@ _WRITTEN = (
     *(keras.Layer, keras.Model, keras.optimizers.schedules.LearningRateSchedule),
     *(keras.regularizers.Regularizer, keras.constraints.Constraint),
 )
-# A weak reference to an object, names of attributes, and their values, `...` for none; or a container, None, and its
-# members.
-_Part: TypeAlias = tuple[Any, tuple[str, ...] | None, tuple[Any, ...]]
 
 
 def has_state(thing: Any) -> bool:
@@ -64,19 +63,10 @@ def is_unbuilt(thing: Any) -> bool:
 def unchanged(thing: Any) -> Callable[[], bool]:
     """A function that tells whether an object of Keras's, with all its layers, is as it is now."""
     seen: set[int] = set()
-    parts: list[_Part] = []
+    snapshot = Snapshot(_is_alike)
     for one in _objects(thing):
-        _note(one, parts, seen)
-    noted, holds = tuple(parts), native.snapshots().holds
-    versions = array.array("Q", [0] * len(noted))
-
-    def check() -> bool:
-        try:
-            return bool(holds(noted, versions, members_of, _is_alike))
-        except (AttributeError, KeyError, RuntimeError):
-            return False  # it cannot be compared any more
-
-    return check
+        _note(one, snapshot, seen)
+    return snapshot.compared()
 
 
 def weighs_by_shape(model: Any, arguments: Any, named: dict[str, Any]) -> bool:
@@ -96,7 +86,7 @@ def settings_unchanged() -> Callable[[], bool]:
     settings = tf_private.keras_settings()
 
     def check() -> bool:
-        return all(map(_is_alike, settings, tf_private.keras_settings()))
+        return all(map(_are_equal, settings, tf_private.keras_settings()))
 
     return check
 
@@ -163,41 +153,37 @@ def _objects(thing: Any) -> Iterator[Any]:
         yield thing
 
 
-def _note(thing: Any, parts: list[_Part], seen: set[int]) -> None:
-    """Takes note of the attributes of an object, of what its lists and dicts hold, and of the objects in them."""
+def _note(thing: Any, snapshot: Snapshot, seen: set[int]) -> None:
+    """Takes note of the attributes of an object, with what its lists and dicts hold, and of the objects in them."""
     if id(thing) in seen:
         return
     seen.add(id(thing))
     if isinstance(thing, list | dict | set | tuple):
         members = list(thing.values() if isinstance(thing, dict) else thing)
-        if not isinstance(thing, tuple):
-            inner = tf_private.wrapped_container(thing)
-            parts.append((inner, None, members_of(inner)))
     else:
-        _note_methods(thing, parts, seen)
-        names = tuple(name for name in thing.__dict__ if name not in _PASSING and _is_kerass(thing, name))
-        members = [thing.__dict__[name] for name in sorted(names) if not name.startswith(_STRUCTURE)]
-        parts.append((weakref.ref(thing), names, tuple(thing.__dict__[name] for name in names)))
+        _note_methods(thing, snapshot, seen)
+        names = [name for name in thing.__dict__ if name not in _PASSING and _is_kerass(thing, name)]
+        snapshot.note(thing, {name: thing.__dict__[name] for name in names}, _is_looked_into_below)
+        members = [thing.__dict__[name] for name in sorted(names) if _is_looked_into_below(name)]
     for member in members:
         if isinstance(member, list | dict | set | tuple) or _is_looked_into(member):
-            _note(member, parts, seen)
+            _note(member, snapshot, seen)
         elif isinstance(member, keras.Variable):
-            _note_variable(member, parts, seen)
+            _note_variable(member, snapshot, seen)
 
 
-def _note_variable(variable: keras.Variable, parts: list[_Part], seen: set[int]) -> None:
+def _note_variable(variable: keras.Variable, snapshot: Snapshot, seen: set[int]) -> None:
     """Takes note of whether a variable is trainable, of its constraint and its regularizer."""
     if id(variable) in seen:
         return
     seen.add(id(variable))
-    names = tuple(vars(variable))
-    parts.append((weakref.ref(variable), names, tuple(vars(variable).values())))
+    snapshot.note(variable, vars(variable), lambda _: False)
     for member in vars(variable).values():
         if _is_looked_into(member):
-            _note(member, parts, seen)
+            _note(member, snapshot, seen)
 
 
-def _note_methods(thing: Any, parts: list[_Part], seen: set[int]) -> None:
+def _note_methods(thing: Any, snapshot: Snapshot, seen: set[int]) -> None:
     """Takes note of the methods of an object's classes, and that it has none of its own."""
     kinds = [kind for kind in type(thing).__mro__ if facts.is_written_in_python(kind)]
     inherited: dict[str, Any] = {}
@@ -205,10 +191,10 @@ def _note_methods(thing: Any, parts: list[_Part], seen: set[int]) -> None:
         own = {name: found for name, found in vars(kind).items() if _is_method(found)}
         if id(kind) not in seen:
             seen.add(id(kind))
-            parts.append((weakref.ref(kind), tuple(own), tuple(own.values())))
-            parts.append((weakref.ref(kind), *_absent(name for name in inherited if name not in vars(kind))))
+            snapshot.note(kind, own)
+            snapshot.note_absent(kind, *_absent(name for name in inherited if name not in vars(kind)))
         inherited |= own
-    parts.append((weakref.ref(thing), *_absent(name for name in inherited if name not in thing.__dict__)))
+    snapshot.note_absent(thing, *_absent(name for name in inherited if name not in thing.__dict__))
 
 
 def _absent(names: Iterable[str]) -> tuple[tuple[str, ...], tuple[Any, ...]]:
@@ -226,19 +212,21 @@ def _is_method(found: Any) -> bool:
     return hasattr(type(found), "__get__") and not isinstance(found, types.GetSetDescriptorType)
 
 
-def members_of(container: Any) -> tuple[Any, ...]:
-    return (*container.keys(), *container.values()) if isinstance(container, dict) else tuple(container)
-
-
-def _is_alike(one: Any, other: Any) -> bool:
+def _is_alike(found: Any, expected: Any) -> bool:
     """Whether two values are the same, or data that is equal: variables, say, have an idea of equality of their own."""
-    if one is other or type(one) is not type(other):
-        return one is other
-    if isinstance(one, list | tuple):
-        return len(one) == len(other) and all(map(_is_alike, one, other))
-    if isinstance(one, dict):
-        return _is_alike(members_of(one), members_of(other))
-    return bool(one == other) if isinstance(one, set) else same(one, other)
+    return alike(found, expected, same)
+
+
+def _are_equal(one: Any, other: Any) -> bool:
+    """Whether settings are the same, or lists of the same."""
+    if isinstance(one, list | tuple) and type(one) is type(other):
+        return len(one) == len(other) and all(map(_are_equal, one, other))
+    return same(one, other)
+
+
+def _is_looked_into_below(name: str) -> bool:
+    """Whether what an attribute holds is looked into."""
+    return not name.startswith(_STRUCTURE)
 
 
 def _is_looked_into(thing: Any) -> bool:

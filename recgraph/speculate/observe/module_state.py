@@ -6,25 +6,26 @@ changed that may lead to a variable: dictionaries know whether they were written
 
 from __future__ import annotations
 
-import array
 import types
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from recgraph import native, tf_private
-from recgraph.speculate.observe.keras_state import members_of
+from recgraph.speculate.observe.snapshots import Held, HeldData, Members, Snapshot, members_of
 
 # What leads to no variable. Texts may be names, by which TensorFlow sorts.
 _DATA = (bool, int, float, complex, bytes, type(None), types.FunctionType, np.generic, np.ndarray, tf.Tensor)
 
+# What TensorFlow does not look into: its own lists, for checkpoints.
+_IGNORED = frozenset({"_self_unconditional_checkpoint_dependencies", "_self_unconditional_dependency_names"})
+
 
 def unchanged(module: tf.Module) -> Callable[[], bool]:
     """A function that tells whether TensorFlow finds in a module what it finds now."""
-    reference, expected = weakref.ref(module), _found(module)
+    reference, expected = weakref.ref(module), tuple(map(_held, _discovered(module)))
     holds = _snapshot(module)
 
     def check() -> bool:
@@ -32,7 +33,7 @@ def unchanged(module: tf.Module) -> Callable[[], bool]:
         if holds():
             return True
         alive = reference()
-        if alive is None or not _are_same(_found(alive), expected):
+        if alive is None or not _are_same(_discovered(alive), expected):
             return False
         holds = _snapshot(alive)
         return True
@@ -42,53 +43,54 @@ def unchanged(module: tf.Module) -> Callable[[], bool]:
 
 def as_trainable(variables: Iterable[tf.Variable]) -> Callable[[], bool]:
     """A function that tells whether variables are trainable that are now, and no others."""
-    parts = tuple((weakref.ref(v), ("_trainable",), (v.trainable,)) for v in variables if "_trainable" in vars(v))
-    return _holding(parts, _are_same)
+    snapshot = Snapshot(_will_do)
+    _note_trainable(snapshot, variables)
+    return snapshot.compared()
 
 
-def _found(module: Any) -> list[Any]:
+def _note_trainable(snapshot: Snapshot, variables: Iterable[tf.Variable]) -> None:
+    for variable in variables:
+        if "_trainable" in vars(variable):
+            snapshot.note(variable, {"_trainable": variable.trainable})
+
+
+def _discovered(module: Any) -> list[Any]:
     collected: Any = tf.Module
     variables = list(collected.variables.fget(module))
     return [*variables, *(v.trainable for v in variables), *collected.submodules.fget(module)]
 
 
+def _held(found: Any) -> Any:
+    return found if isinstance(found, bool) else weakref.ref(found)
+
+
+def _are_same(found: list[Any], expected: tuple[Any, ...]) -> bool:
+    pairs = zip(map(_held, found), expected, strict=False)
+    return len(found) == len(expected) and all(a is b for a, b in pairs)
+
+
 def _snapshot(module: tf.Module) -> Callable[[], bool]:
     """A quick check, which may say no though TensorFlow would find the same."""
-    modules = [module, *module.submodules]
-    containers = [vars(one) for one in modules]
-    containers += [inner for attributes in list(containers) for inner in _containers(attributes.values())]
-    is_held = _holding(tuple((c, None, members_of(c)) for c in containers), _are_same_but_data)
-    are_trainable = as_trainable(module.variables)
-    return lambda: is_held() and are_trainable()
+    snapshot = Snapshot(_will_do, _DATA)
+    for one in (module, *module.submodules):
+        snapshot.note_all(one, _IGNORED)
+    _note_trainable(snapshot, module.variables)
+    return snapshot.compared()
 
 
-def _holding(parts: tuple[Any, ...], is_alike: Callable[[Any, Any], bool]) -> Callable[[], bool]:
-    holds, versions = native.snapshots().holds, array.array("Q", [0] * len(parts))
-    return lambda: bool(holds(parts, versions, members_of, is_alike))
+def _will_do(found: Any, expected: Any) -> bool:
+    """Whether something is what was there, or data where there was data: that may have changed, also in number."""
+    if isinstance(expected, Members):
+        members = members_of(found) if type(found) is expected.kind else None
+        if members is None:
+            return False
+        pairs = zip(members, expected[2:], strict=False)
+        more = *members[len(expected) - 2 :], *expected[2 + len(members) :]
+        return all(_will_do(one, other) for one, other in pairs) and all(map(_is_data, more))
+    if isinstance(expected, Held) and not isinstance(expected, HeldData):
+        return expected() is found
+    return found is expected or (_is_data(found) and _is_data(expected))
 
 
-def _containers(values: Iterable[Any]) -> Iterator[Any]:
-    """The lists and dicts among values, and in them."""
-    for value in values:
-        inner = tf_private.wrapped_container(value)
-        if isinstance(inner, list | dict):
-            yield inner
-        if isinstance(inner, list | dict | tuple):
-            yield from _containers(inner.values() if isinstance(inner, dict) else inner)
-
-
-def _are_same_but_data(found: tuple[Any, ...], expected: tuple[Any, ...]) -> bool:
-    """Whether containers hold the same at each place, or data that may have changed, also in number."""
-    pairs = zip(found, expected, strict=False)
-    more = (*found[len(expected) :], *expected[len(found) :])
-    return all(a is b or _are_data(a, b) for a, b in pairs) and _are_data(*more)
-
-
-def _are_data(*values: Any) -> bool:
-    return all(isinstance(value, _DATA) for value in values)
-
-
-def _are_same(found: Any, expected: Any) -> bool:
-    if isinstance(found, bool):
-        return found is expected
-    return len(found) == len(expected) and all(a is b for a, b in zip(found, expected, strict=True))
+def _is_data(value: Any) -> bool:
+    return isinstance(value, (*_DATA, HeldData))
