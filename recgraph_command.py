@@ -664,6 +664,7 @@ BENCHMARKS = {"sst": "throughput", "keras": "fitting", "public": "public.command
         "rewriting",
         "serving",
         "first_step",
+        "sweep",
     )
 }
 
@@ -689,6 +690,7 @@ MEASURES = {
     "rewriting": "Training in the default mode of rg.function, with and without substitutions.",
     "serving": "Requests a second, latency and memory of a server, with batches of requests and without.",
     "first_step": "What the first step of `fit` takes where a model has recursions, by part.",
+    "sweep": "Programs that make a model and an optimizer again and again, for some steps each.",
 }
 
 

@@ -164,6 +164,18 @@ def test_recursions_and_loops_over_tables_agree(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_sweep_gives_the_same_losses_by_every_way(tmp_path: Path) -> None:
+    """For a model of variables and one of Keras's."""
+    results, files = run("sweep", tmp_path, "--steps", 6, "--count", 2, "--rounds", 1)
+    assert [(one["model"], one["models"], one["steps"]) for one in results] == [("variables", 2, 6), ("keras", 2, 6)]
+    for one in results:
+        assert list(one["seconds"]) == ["eager", "tf.function", "rg.function", "rg.speculation"]
+        assert all(min(seconds) > 0 for seconds in one["seconds"].values())
+        np.testing.assert_allclose(list(one["losses"].values()), one["losses"]["eager"], rtol=1e-4)
+    assert files == {"sweep.json", "sweep.md"}
+
+
+@pytest.mark.slow
 @pytest.mark.long
 def test_generation_compares_engines_and_the_loop(tmp_path: Path) -> None:
     """All make the same trees, or it would not get that far."""

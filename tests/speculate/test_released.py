@@ -128,6 +128,16 @@ MAKERS = pytest.mark.parametrize("make", [sequential, functional, part_of_anothe
 
 @MAKERS
 @pytest.mark.parametrize("step", [predict, train])
+@pytest.mark.parametrize("mode", ["coexec", "auto"])
+def test_no_mode_keeps_objects(make: Callable[[], Any], step: Callable[..., Any], mode: str) -> None:
+    """What runs beside Python, and what is tried."""
+    made = use(rg.function(step, mode=mode), make, 2)
+    gc.collect()
+    assert [reference() for reference in made] == [None, None]
+
+
+@MAKERS
+@pytest.mark.parametrize("step", [predict, train])
 def test_no_graph_keeps_its_object(make: Callable[[], Any], step: Callable[..., Any]) -> None:
     """A decorated function, which lives as long as the program."""
     as_graph = rg.function(step, mode="speculate")

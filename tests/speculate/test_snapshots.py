@@ -34,7 +34,7 @@ def equal(found: Any, expected: Any) -> bool:
 def holds(*parts: tuple[Any, ...], is_alike: Any = equal, versions: Any = None) -> bool:
     versions = array.array("Q", [0] * (len(parts) + 8)) if versions is None else versions
     inner = tf_private.ATTRIBUTES_OF_WRAPPERS
-    kinds = snapshots.Held, snapshots.Members
+    kinds = snapshots.WeakObject, snapshots.Members
     return bool(native.snapshots().holds(parts, versions, is_alike, *kinds, inner))
 
 
@@ -59,7 +59,7 @@ def noted(is_alike: Any = equal, **attributes: Any) -> tuple[Thing, Any]:
     """An object with attributes, and what tells whether it is as it was."""
     thing, snapshot = Thing(**attributes), Snapshot(is_alike)
     snapshot.note(thing, vars(thing))
-    return thing, snapshot.compared()
+    return thing, snapshot.checker()
 
 
 @pytest.mark.parametrize("container", [[1, 2.5, "x"], {"k": 1, "l": (2,)}, {3, 4}, {}, [], tf.Module(), (1, [2])])
@@ -133,7 +133,7 @@ def test_nothing_is_kept() -> None:
 def test_all_attributes() -> None:
     thing, snapshot = Thing(a=1, b=[1], c=object()), Snapshot(equal)
     snapshot.note_all(thing, frozenset({"c"}))
-    is_as_it_was = snapshot.compared()
+    is_as_it_was = snapshot.checker()
     assert is_as_it_was()
     thing.c = None
     assert is_as_it_was()
@@ -180,9 +180,9 @@ def test_what_comparing_raises_is_raised() -> None:
     with pytest.raises(ValueError, match="as many versions"):
         holds((owner, ("a",), (1,), ()), versions=array.array("Q"))
     with pytest.raises(TypeError):
-        native.snapshots().holds([], array.array("Q"), equal, snapshots.Held, snapshots.Members, {})
+        native.snapshots().holds([], array.array("Q"), equal, snapshots.WeakObject, snapshots.Members, {})
     with pytest.raises(TypeError):
-        native.snapshots().holds((), b"", equal, snapshots.Held, snapshots.Members, {})
+        native.snapshots().holds((), b"", equal, snapshots.WeakObject, snapshots.Members, {})
     with pytest.raises(TypeError, match="stands for an object"):
         native.snapshots().holds((), array.array("Q"), equal, int, snapshots.Members, {})
 
@@ -269,13 +269,13 @@ def test_versions_change_no_answer() -> None:
         return made
 
     kept = snapshot()
-    is_as_it_was = kept.compared()
+    is_as_it_was = kept.checker()
     first = [dict(vars(thing)) for thing in things] + [dict(table) for table in tables]
     contents = copy.deepcopy(values[4:])
     count = 0
     for _ in range(5000):
         found = is_as_it_was()
-        assert found == kept.compared()()
+        assert found == kept.checker()()
         count += found
         place = draw.randrange(6)
         written = vars(things[place]) if place < 3 else tables[place - 3]

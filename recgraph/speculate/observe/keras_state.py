@@ -66,7 +66,7 @@ def unchanged(thing: Any) -> Callable[[], bool]:
     snapshot = Snapshot(_is_alike)
     for one in _objects(thing):
         _note(one, snapshot, seen)
-    return snapshot.compared()
+    return snapshot.checker()
 
 
 def weighs_by_shape(model: Any, arguments: Any, named: dict[str, Any]) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from recgraph.speculate.observe.snapshots import Held, HeldData, Members, Snapshot, members_of
+from recgraph.speculate.observe.snapshots import Members, Snapshot, WeakData, WeakObject, members_of
 
 # What leads to no variable. Texts may be names, by which TensorFlow sorts.
 _DATA = (bool, int, float, complex, bytes, type(None), types.FunctionType, np.generic, np.ndarray, tf.Tensor)
@@ -45,7 +45,7 @@ def as_trainable(variables: Iterable[tf.Variable]) -> Callable[[], bool]:
     """A function that tells whether variables are trainable that are now, and no others."""
     snapshot = Snapshot(_will_do)
     _note_trainable(snapshot, variables)
-    return snapshot.compared()
+    return snapshot.checker()
 
 
 def _note_trainable(snapshot: Snapshot, variables: Iterable[tf.Variable]) -> None:
@@ -75,7 +75,7 @@ def _snapshot(module: tf.Module) -> Callable[[], bool]:
     for one in (module, *module.submodules):
         snapshot.note_all(one, _IGNORED)
     _note_trainable(snapshot, module.variables)
-    return snapshot.compared()
+    return snapshot.checker()
 
 
 def _will_do(found: Any, expected: Any) -> bool:
@@ -87,10 +87,10 @@ def _will_do(found: Any, expected: Any) -> bool:
         pairs = zip(members, expected[2:], strict=False)
         more = *members[len(expected) - 2 :], *expected[2 + len(members) :]
         return all(_will_do(one, other) for one, other in pairs) and all(map(_is_data, more))
-    if isinstance(expected, Held) and not isinstance(expected, HeldData):
+    if isinstance(expected, WeakObject) and not isinstance(expected, WeakData):
         return expected() is found
     return found is expected or (_is_data(found) and _is_data(expected))
 
 
 def _is_data(value: Any) -> bool:
-    return isinstance(value, (*_DATA, HeldData))
+    return isinstance(value, (*_DATA, WeakData))

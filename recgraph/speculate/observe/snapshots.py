@@ -24,13 +24,13 @@ _ITSELF: Final = object()
 Alike: TypeAlias = Callable[[Any, Any], bool]
 
 
-class Held(weakref.ref[Any]):
+class WeakObject(weakref.ref[Any]):
     """Stands for an object, without keeping it."""
 
     __slots__ = ()
 
 
-class HeldData(Held):
+class WeakData(WeakObject):
     """Stands for an object in whose place any other data will do."""
 
     __slots__ = ()
@@ -57,8 +57,8 @@ class Snapshot:
     """What objects have and containers hold.
 
     Args:
-        is_alike: tells of something and what it was (`Held`, `Members` or data) whether it will do in its place.
-        data: the types of what `HeldData` is to stand for.
+        is_alike: tells of something and what it was (`WeakObject`, `Members` or data) whether it will do in its place.
+        data: the types of what `WeakData` is to stand for.
     """
 
     def __init__(self, is_alike: Alike, data: tuple[type, ...] = ()) -> None:
@@ -76,7 +76,7 @@ class Snapshot:
             attributes: what they are now, by name.
             is_followed: whether what a container in an attribute holds counts also where the attribute stays.
         """
-        names, values = tuple(attributes), tuple(map(self._standing_for, attributes.values()))
+        names, values = tuple(attributes), tuple(map(self._recorded, attributes.values()))
         followed = tuple(i for i in _mutable(values) if is_followed(names[i]))
         self._parts.append((weakref.ref(owner), names, values, followed))
 
@@ -92,11 +92,11 @@ class Snapshot:
             ignored: names of attributes that may become anything.
         """
         attributes = {name: NotImplemented if name in ignored else value for name, value in vars(owner).items()}
-        members = self._standing_for(attributes)
+        members = self._recorded(attributes)
         followed = _mutable(members[2 + len(attributes) :])
         self._parts.append((weakref.ref(owner), None, members, followed))
 
-    def compared(self) -> Callable[[], bool]:
+    def checker(self) -> Callable[[], bool]:
         """A function that tells whether all is as it was noted; False as well where it cannot be compared any more."""
         parts, versions = tuple(self._parts), array.array("Q", [0] * (len(self._parts) + self._slots))
         holds, is_alike = native.snapshots().holds, self._is_alike
@@ -104,23 +104,23 @@ class Snapshot:
 
         def check() -> bool:
             try:
-                return bool(holds(parts, versions, is_alike, Held, Members, inner))
+                return bool(holds(parts, versions, is_alike, WeakObject, Members, inner))
             except (AttributeError, KeyError, RuntimeError):
                 return False
 
         return check
 
-    def _standing_for(self, value: Any, around: tuple[int, ...] = ()) -> Any:
+    def _recorded(self, value: Any, around: tuple[int, ...] = ()) -> Any:
         """What stands for a value: data itself."""
         if isinstance(value, _CONTAINERS):
             if id(value) in around:
                 return _ITSELF
-            members = [self._standing_for(one, (*around, id(value))) for one in members_of(value)]
+            members = [self._recorded(one, (*around, id(value))) for one in members_of(value)]
             return Members((type(value), self._slot(value, members), *members))
         if isinstance(value, _DATA):
             return value
         try:
-            return HeldData(value) if isinstance(value, self._data) else Held(value)
+            return WeakData(value) if isinstance(value, self._data) else WeakObject(value)
         except TypeError:
             return value
 
@@ -153,7 +153,7 @@ def alike(found: Any, expected: Any, same: Alike, around: tuple[Any, ...] = ()) 
         same: tells of two objects whether they are the same.
         around: the containers that it was found in.
     """
-    if isinstance(expected, Held):
+    if isinstance(expected, WeakObject):
         before = expected()
         return before is not None and same(found, before)
     if expected is _ITSELF:
