@@ -320,7 +320,37 @@ PyObject* LeaveOut(PyObject*, PyObject* folder) {
   Py_RETURN_NONE;
 }
 
+// The state of a thread, null if it has ended.
+PyThreadState* ThreadOf(unsigned long identity) {
+  PyThreadState* thread = PyInterpreterState_ThreadHead(PyInterpreterState_Get());
+  while (thread != nullptr && thread->thread_id != identity) thread = PyThreadState_Next(thread);
+  return thread;
+}
+
+// Whoever walks along the frames of a running thread makes an object for each. Until CPython 3.11 that may begin a garbage
+// collection, a finalizer in it may hand the interpreter's lock to the other thread, and this may leave the very frame
+// whose object is made: what is walked along then is memory of somebody else. Here nothing is collected meanwhile, so the
+// lock stays where it is.
+PyObject* StackOf(PyObject*, PyObject* identity) {
+  const unsigned long wanted = PyLong_AsUnsignedLong(identity);
+  if (PyErr_Occurred()) return nullptr;
+  const Owned frames(PyList_New(0));
+  if (frames == nullptr) return nullptr;
+  const int was_enabled = PyGC_Disable();
+  PyThreadState* thread = ThreadOf(wanted);
+  bool is_done = true;
+  Owned frame(thread == nullptr ? nullptr : reinterpret_cast<PyObject*>(PyThreadState_GetFrame(thread)));
+  while (frame != nullptr && is_done) {
+    is_done = PyList_Append(frames.get(), frame.get()) == 0;
+    frame = Owned(reinterpret_cast<PyObject*>(PyFrame_GetBack(reinterpret_cast<PyFrameObject*>(frame.get()))));
+  }
+  if (was_enabled) PyGC_Enable();
+  return is_done ? Py_NewRef(frames.get()) : nullptr;
+}
+
 PyMethodDef module_methods[] = {
+    {"stack_of", Guarded<StackOf>, METH_O,
+     "stack_of(identity): the frames of the thread of this identity, the innermost first; none if it has ended."},
     {"activate", Guarded<Activate>, METH_O, "activate(watch): makes it this thread's, None for none; gives the one before."},
     {"leave_out", Guarded<LeaveOut>, METH_O, "leave_out(folder): tracebacks begin after the frames of files in this folder."},
     {nullptr, nullptr, 0, nullptr},

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import sys
 import threading
 import time
 import types
@@ -12,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from recgraph import native
 from recgraph.auto.function import Automatic
 from recgraph.auto.ways import WHAT
 from recgraph.coexec import Coexecuted
@@ -76,21 +76,19 @@ class Looking:
     def _look(self) -> None:
         last = time.perf_counter()
         while not self._over.wait(PERIOD):
-            frame = sys._current_frames().get(self._thread)
+            frames = native.frames().stack_of(self._thread)
             now = time.perf_counter()
-            if frame is not None:
-                self.seconds[self._doing(frame)] += now - last
-            frame, last = None, now  # who holds a frame keeps alive what the program has let go of
+            if frames:
+                self.seconds[self._doing(frames)] += now - last
+            frames, last = None, now  # who holds a frame keeps alive what the program has let go of
 
-    def _doing(self, frame: types.FrameType | None) -> tuple[str, str]:
+    def _doing(self, frames: list[types.FrameType]) -> tuple[str, str]:
         """Which function is being called, and how it runs; or the innermost line of the program."""
-        frames, names, line = [], self._names(), ""
-        while frame is not None:
-            frames.append(frame)
+        names, line = self._names(), ""
+        for frame in frames:
             package = known.top_of(str(frame.f_globals.get("__name__", "")))
             if not line and known.is_users_code(frame.f_code, package) and package != "recgraph":
                 line = f"{frame.f_code.co_filename}:{frame.f_lineno}"
-            frame = frame.f_back
         owner, kind = "", EAGERLY
         for one in reversed(frames):
             code = one.f_code
