@@ -731,7 +731,7 @@ def explain(script: Path, arguments: tuple[str, ...], page: Path | None, picture
     what kept calls from running as graphs; then what is known of each function, of those that the program created with
     `rg.function` and `rg.steps`, too.
     """
-    from recgraph.auto.overview import Looking, overview
+    from recgraph.auto.overview import CallSampler, overview
     from recgraph.coexec.profile import draw
     from recgraph.explaining import joined, noted
     from recgraph.files import write_text
@@ -740,7 +740,7 @@ def explain(script: Path, arguments: tuple[str, ...], page: Path | None, picture
 
     status: Any = 0
     found = speculation()
-    with noted() as made, Looking(found.found.names) as looking:
+    with noted() as made, CallSampler(found.found.names) as looking:
         try:
             run_script(script, list(arguments), found)
         except SystemExit as leaving:

@@ -33,7 +33,7 @@ def cost_of(seconds: Sequence[float], mixed: bool) -> float:
     return (statistics.fmean if mixed else statistics.median)(seconds) if seconds else 0.0
 
 
-class Contest:
+class AdaptiveBenchmark:
     """Ways that take turns.
 
     Args:

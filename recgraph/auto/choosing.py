@@ -12,7 +12,7 @@ from typing import Any
 
 from recgraph import logs
 from recgraph.auto.ways import EAGER, GRAPH, WHAT, Way
-from recgraph.contest import BLOCKS, Contest, are_mixed, cost_of
+from recgraph.contest import BLOCKS, AdaptiveBenchmark, are_mixed, cost_of
 
 # Steps that a way gets to become ready; if that was not enough it is measured as it is.
 MAX_WARMING = 12
@@ -104,11 +104,11 @@ class Choosing:
         self.every = [*ready, *(warming or [])]
         self._warming, self._then, self._warmed = list(warming or []), then, 0
         self._left, self._usual, self._lost = WITHIN - taken, usual, 0.0
-        self._contest: Contest | None = None
+        self._contest: AdaptiveBenchmark | None = None
         self._measured = {name: list(seconds) for name, seconds in (measured or {}).items()}
         self._why = "the first comparison"
         self._recent: list[float] = []
-        self._noted: tuple[Contest, str] | None = None
+        self._noted: tuple[AdaptiveBenchmark, str] | None = None
         self._is_mixed = False
         self._steady: Way | None = None  # which has won, and whose steps take as long as they did
         self._slow = 0.0
@@ -163,7 +163,7 @@ class Choosing:
         contest, warming = self._contest, len(self._warming)  # another thread may take a step meanwhile
         ways = len(self.ways) + warming
         if warming or contest is None:
-            contest = Contest(list(map(str, range(ways))), self._is_mixed)
+            contest = AdaptiveBenchmark(list(map(str, range(ways))), self._is_mixed)
         more = MAX_WARMING * warming - self._warmed + contest.more
         return more if self.decisions else min(more, max(self._left, 1))
 
@@ -222,7 +222,7 @@ class Choosing:
             if len(self.ways) == 1 and self._warming:
                 return False
             names = sorted(self.ways, key=lambda name: name != self.preferred)
-            self._contest = Contest(names, self._is_mixed, self._measured)
+            self._contest = AdaptiveBenchmark(names, self._is_mixed, self._measured)
         contest = self._contest
         if self._warming and not contest.winner and not contest.round:
             return True
@@ -234,7 +234,7 @@ class Choosing:
         self._note()
         return True
 
-    def _why_not_warming(self, contest: Contest) -> str:
+    def _why_not_warming(self, contest: AdaptiveBenchmark) -> str:
         """Why no other is to get ready: one is much faster than what is preferred, or the last one has lost, and what
         follows does the same and more. "" if they are.
         """
@@ -283,7 +283,7 @@ class Choosing:
         self._again = self.counts[EAGER] + AGAIN * GROWTH ** (len(self.decisions) - 1) if is_unmeasured else 0
         _LOG.info("%s: %s", self.name, self.decisions[-1])
 
-    def _settle(self, contest: Contest) -> None:
+    def _settle(self, contest: AdaptiveBenchmark) -> None:
         """As long as steps take what they did, they are only timed."""
         if contest.winner in STEADY:
             self._steady, self._slow = self.ways[contest.winner], self._most(contest)
@@ -315,7 +315,7 @@ class Choosing:
         if len(self._recent) == WINDOW:
             self._recent.clear()
 
-    def _look_back(self, contest: Contest, now: float, before: float) -> None:
+    def _look_back(self, contest: AdaptiveBenchmark, now: float, before: float) -> None:
         """Compares the ways again where steps take longer than they may."""
         if 0.0 < self._most(contest) < now:
             self._compare_again(f"steps slowed down from {duration(before)} to {duration(now)}")
@@ -329,7 +329,7 @@ class Choosing:
             self._why, self._contest, self._measured = why, None, {}
             self._recent.clear()
 
-    def _most(self, contest: Contest) -> float:
+    def _most(self, contest: AdaptiveBenchmark) -> float:
         """The seconds that a step may take before the ways are compared again; 0 if none was measured."""
         before, eager = contest.cost(contest.winner), contest.cost(EAGER)
         most = before * DRIFT

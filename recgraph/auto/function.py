@@ -24,7 +24,7 @@ from recgraph.auto.ways import (
     WithCallees,
 )
 from recgraph.coexec.profile import StepProfile
-from recgraph.contest import BLOCKS, Contest
+from recgraph.contest import BLOCKS, AdaptiveBenchmark
 from recgraph.explaining import Explanation, counted, joined
 from recgraph.speculate import Optimizations, Speculated
 from recgraph.speculate.machine.evaluator import ALL
@@ -139,7 +139,7 @@ class Automatic(Speculated):
             more = choosing.more
         else:
             observed = max(self.profiled_calls - self.profile.returned_calls, 0)
-            compared = Contest((EAGER, GRAPH), measured={GRAPH: [1.0] * GRAPH_CALLS}).more
+            compared = AdaptiveBenchmark((EAGER, GRAPH), measured={GRAPH: [1.0] * GRAPH_CALLS}).more
             more = observed + (not self.has_graphs) + GRAPH_CALLS - len(self._graph_seconds) + compared
         return f"undecided, at most {counted(more, 'more step')} from here"
 

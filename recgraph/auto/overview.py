@@ -46,7 +46,7 @@ _AGAINST: Final = frozenset({"broke", "eager", "left"})
 _WORDS: Final = {**WHAT, "fallback": "eagerly, since an assumption broke", "traced": "observed"}
 
 
-class Looking:
+class CallSampler:
     """While it is entered, a thread looks at what the one that entered it is doing, and how long.
 
     Args:
@@ -62,7 +62,7 @@ class Looking:
         self._names = names
         self._over = threading.Event()
 
-    def __enter__(self) -> Looking:
+    def __enter__(self) -> CallSampler:
         self._thread, self._started = threading.get_ident(), time.perf_counter()
         self._looker = threading.Thread(target=self._look, daemon=True)
         self._looker.start()
@@ -149,7 +149,7 @@ def _of_programs(where: str) -> str:
     return "Keras" if where.startswith(OURS) else where
 
 
-def overview(title: str, looking: Looking, things: Iterable[Any]) -> str:
+def overview(title: str, looking: CallSampler, things: Iterable[Any]) -> str:
     """The first screen.
 
     Args:

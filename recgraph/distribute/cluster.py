@@ -25,7 +25,7 @@ from recgraph.distribute.collectives import Collectives
 from recgraph.distribute.errors import ChiefError, ClusterError, DisagreementError, WorkerLostError
 from recgraph.distribute.finite import finite_or_fail
 from recgraph.distribute.patience import bounded
-from recgraph.distribute.place import Place, find_place
+from recgraph.distribute.place import WorkerAddress, find_place
 from recgraph.distribute.ports import guard
 from recgraph.distribute.reduction import Reduction, divided, divisor
 from recgraph.distribute.scope import Sharing, is_speculated_graph, optimizers_share
@@ -72,7 +72,7 @@ class Cluster:
 
     def __init__(
         self,
-        place: Place,
+        place: WorkerAddress,
         strategy: Any = None,
         timeout: float = TIMEOUT,
         start_timeout: float = START_TIMEOUT,
@@ -446,7 +446,7 @@ class Cluster:
     @staticmethod
     def alone() -> Cluster:
         """A cluster of this process only: nothing waits, and sums are what they are."""
-        return Cluster(Place(("localhost:1",), 0))
+        return Cluster(WorkerAddress(("localhost:1",), 0))
 
 
 def distribute(
@@ -515,7 +515,7 @@ def _end_by(hook: Callable[..., Any]) -> Callable[..., Any]:
     return end
 
 
-def _bring_up(place: Place, start_timeout: float) -> Any:
+def _bring_up(place: WorkerAddress, start_timeout: float) -> Any:
     place.require_usable()
     secret = guard(place)
     resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
@@ -536,7 +536,7 @@ def _bring_up(place: Place, start_timeout: float) -> Any:
 
 
 @contextlib.contextmanager
-def _deadline(place: Place, seconds: float, secret: bytes) -> Iterator[None]:
+def _deadline(place: WorkerAddress, seconds: float, secret: bytes) -> Iterator[None]:
     """Ends this process with a message where the cluster is not there in time."""
     command = [sys.executable, "-I", watchdog.__file__, str(os.getpid()), str(seconds), str(place.index)]
     with subprocess.Popen([*command, *place.hosts], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as process:

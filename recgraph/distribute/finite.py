@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from recgraph.distribute.collectives import Collectives
 from recgraph.distribute.errors import NotFiniteError
-from recgraph.distribute.place import Place
+from recgraph.distribute.place import WorkerAddress
 from recgraph.distribute.reduction import Gradient, Reduction
 
 _WHAT = "gradients or losses are not finite"
@@ -25,7 +25,7 @@ def are_finite(gradients: Sequence[Gradient], figures: tf.Tensor) -> tf.Tensor:
     return tf.reduce_all(tf.stack(each))
 
 
-def not_finite(workers: Sequence[int], update: int, place: Place) -> NotFiniteError:
+def not_finite(workers: Sequence[int], update: int, place: WorkerAddress) -> NotFiniteError:
     """The error for the numbers of some workers.
 
     Args:

@@ -19,7 +19,7 @@ _SLURM_STEP = "SLURM_STEP_NUM_TASKS"
 
 
 @dataclasses.dataclass(frozen=True)
-class Place:
+class WorkerAddress:
     """A worker's place in a cluster.
 
     Attributes:
@@ -94,7 +94,7 @@ def _is_address(host: str) -> bool:
     return bool(name) and port.isdecimal() and 0 < int(port) < 2**16
 
 
-def _tf_config() -> Place | None:
+def _tf_config() -> WorkerAddress | None:
     text = os.environ.get("TF_CONFIG")
     if not text:
         return None
@@ -118,10 +118,10 @@ def _tf_config() -> Place | None:
             found=f"type {kind!r}, index {index!r}",
             expected="type chief or worker; parameter servers and evaluators are of other strategies",
         )
-    return Place(tuple(hosts), int(index) + (len(jobs.get("chief", [])) if kind == "worker" else 0))
+    return WorkerAddress(tuple(hosts), int(index) + (len(jobs.get("chief", [])) if kind == "worker" else 0))
 
 
-def _slurm(port: int) -> Place | None:
+def _slurm(port: int) -> WorkerAddress | None:
     if int(os.environ.get(_SLURM_STEP, "1")) < 2:
         return None
     try:
@@ -137,10 +137,10 @@ def _slurm(port: int) -> Place | None:
     # The resolver sorts hosts by name and numbers tasks in that order; Slurm numbers them in the order of its list.
     nodes = resolver._task_configuration
     hosts = [f"{node}:{port + task}" for node, tasks in nodes.items() for task in range(tasks)]
-    return Place(tuple(hosts), int(os.environ["SLURM_PROCID"]))
+    return WorkerAddress(tuple(hosts), int(os.environ["SLURM_PROCID"]))
 
 
-def _kubernetes(selector: str, port: int, client: Any = None) -> Place:
+def _kubernetes(selector: str, port: int, client: Any = None) -> WorkerAddress:
     try:
         resolver = tf.distribute.cluster_resolver.KubernetesClusterResolver(
             {"worker": [selector]}, tf_server_port=port, override_client=client
@@ -159,12 +159,12 @@ def _kubernetes(selector: str, port: int, client: Any = None) -> Place:
             found=f"{own}; with {selector}: {', '.join(hosts) or 'none'}",
             next_step="set POD_IP from status.podIP in the pod's specification",
         )
-    return Place(tuple(hosts), hosts.index(f"{own}:{port}"))
+    return WorkerAddress(tuple(hosts), hosts.index(f"{own}:{port}"))
 
 
 def find_place(
     hosts: Sequence[str] | None = None, index: int | None = None, kubernetes: str | None = None, port: int = 2222
-) -> Place | None:
+) -> WorkerAddress | None:
     """This process's place: as given, or as `TF_CONFIG`, Slurm or Kubernetes say.
 
     Args:
@@ -189,9 +189,9 @@ def find_place(
                 found=f"{len(hosts)} hosts",
                 next_step="give --index 0 on the first of them, --index 1 on the second, and so on",
             )
-        place: Place | None = Place(tuple(hosts), index)
+        place: WorkerAddress | None = WorkerAddress(tuple(hosts), index)
     else:
-        ways: list[Callable[[], Place | None]] = [_tf_config, lambda: _slurm(port)]
+        ways: list[Callable[[], WorkerAddress | None]] = [_tf_config, lambda: _slurm(port)]
         if kubernetes is not None:
             ways.append(lambda: _kubernetes(kubernetes, port))
         place = next((found for way in ways if (found := way()) is not None), None)

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from recgraph import native
 from recgraph.distribute.errors import ClusterError
-from recgraph.distribute.place import Place
+from recgraph.distribute.place import WorkerAddress
 from recgraph.logs import logger
 
 SECRET = "RECGRAPH_SECRET"
@@ -29,7 +29,7 @@ _ENOUGH = 16  # characters of a secret that nobody guesses
 log = logger("distribute")
 
 
-def guard(place: Place, needs_secret: bool = True) -> bytes:
+def guard(place: WorkerAddress, needs_secret: bool = True) -> bytes:
     """Guards the port of this process's server, which is to be started next, and says what cannot be guarded.
 
     Args:
@@ -56,7 +56,7 @@ def guard(place: Place, needs_secret: bool = True) -> bytes:
     return known
 
 
-def _open(place: Place, own: bytes, known: bytes, is_local: bool) -> str:
+def _open(place: WorkerAddress, own: bytes, known: bytes, is_local: bool) -> str:
     """What anybody can do in spite of the guard; "" if nothing."""
     where = f"port {place.port} of {_name(own)}"
     if not known:
@@ -76,7 +76,7 @@ def _name(address: bytes) -> str:
     return str(found.ipv4_mapped or found)
 
 
-def _addresses(place: Place, index: int) -> list[tuple[bytes, int]]:
+def _addresses(place: WorkerAddress, index: int) -> list[tuple[bytes, int]]:
     """What the name of a worker's host is looked up as, as IPv6 addresses, with the port."""
     host, _, port = place.hosts[index].rpartition(":")
     found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
@@ -94,7 +94,7 @@ def _is_loopback(address: bytes) -> bool:
     return (parsed.ipv4_mapped or parsed).is_loopback
 
 
-def _own_address(place: Place, is_local: bool) -> bytes:
+def _own_address(place: WorkerAddress, is_local: bool) -> bytes:
     """Where to listen: at the address by which the others know this worker, if it is one of this machine's.
 
     Behind a translation of addresses it is not. Some machines know themselves by a loopback address, at which nobody

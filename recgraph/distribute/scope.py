@@ -29,7 +29,7 @@ from recgraph.distribute import patience
 from recgraph.distribute.collectives import Collectives
 from recgraph.distribute.errors import ClusterError, DisagreementError
 from recgraph.distribute.finite import are_finite, finite_or_fail, not_finite
-from recgraph.distribute.place import Place
+from recgraph.distribute.place import WorkerAddress
 from recgraph.distribute.reduction import Gradient, Reduction, divided
 from recgraph.tf_private import current_graph, run_independently
 
@@ -45,7 +45,7 @@ class _Workers(Protocol):
 
     collectives: Collectives
     start_timeout: float
-    place: Place
+    place: WorkerAddress
 
     @property
     def size(self) -> int: ...

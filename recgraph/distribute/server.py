@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from recgraph.distribute.place import Place
+from recgraph.distribute.place import WorkerAddress
 from recgraph.distribute.ports import guard
 
 
@@ -22,7 +22,7 @@ def start(hosts: Sequence[str], index: int) -> tf.distribute.Server:
       ClusterError: the addresses are wrong, or a host does not resolve.
       PortTakenError: the port is in use.
     """
-    place = Place(tuple(hosts), index)
+    place = WorkerAddress(tuple(hosts), index)
     place.require_usable()
     guard(place, needs_secret=False)
     try:

@@ -20,7 +20,7 @@ import tensorflow as tf
 
 import recgraph as rg
 from recgraph import files
-from recgraph.contest import Contest
+from recgraph.contest import AdaptiveBenchmark
 from recgraph.data import UNKNOWN, TreeBatch, Vocabulary, balanced, encode, lookup, spaced
 from recgraph.errors import RecgraphError
 from recgraph.models import TreeModel
@@ -285,7 +285,7 @@ def choose(
         for _ in range(_FIRST):
             for call in forms.values():
                 call(*arguments)
-        contest = Contest(tuple(forms))
+        contest = AdaptiveBenchmark(tuple(forms))
         while not contest.winner:
             start = time.perf_counter()
             tf.nest.map_structure(lambda tensor: tensor.numpy(), forms[contest.way](*arguments))

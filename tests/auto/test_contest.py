@@ -9,12 +9,12 @@ import pytest
 
 from recgraph.auto import choosing
 from recgraph.auto.choosing import Choosing
-from recgraph.contest import BLOCKS, Contest
+from recgraph.contest import BLOCKS, AdaptiveBenchmark
 
 
-def held(seconds: dict[str, Callable[[int], float] | float]) -> tuple[Contest, list[str]]:
+def held(seconds: dict[str, Callable[[int], float] | float]) -> tuple[AdaptiveBenchmark, list[str]]:
     """A contest to its end, with what each way takes at a step, and whose turn each step was."""
-    made, turns = Contest(list(seconds)), []
+    made, turns = AdaptiveBenchmark(list(seconds)), []
     while not made.winner:
         turns.append(made.way)
         given = seconds[made.way]
@@ -41,7 +41,7 @@ def test_what_is_slower_in_every_step_leaves_after_two_rounds() -> None:
 
 def test_what_was_measured_already_is_not_measured_again() -> None:
     """The graph ran a few times before it is compared: where it is much faster, three eager steps are enough."""
-    made = Contest(["graph", "eager"], measured={"graph": [0.5, 0.5, 0.6]})
+    made = AdaptiveBenchmark(["graph", "eager"], measured={"graph": [0.5, 0.5, 0.6]})
     for left in (3, 2, 1):
         assert (made.way, made.more) == ("eager", left + 2 * sum(BLOCKS[1:]))
         made.add(1.0)
@@ -61,7 +61,7 @@ def test_a_drift_of_the_machine_changes_nothing() -> None:
 
 def test_outliers_and_first_steps_do_not_count() -> None:
     """One step may take as long as it will, and the first of a block always pays for the change."""
-    made, measured = Contest(["eager", "coexec"]), 0
+    made, measured = AdaptiveBenchmark(["eager", "coexec"]), 0
     while not made.winner:
         is_first = made._in_block == 0
         measured += made.way == "coexec" and not is_first
@@ -83,7 +83,7 @@ def test_what_is_hopeless_leaves_early() -> None:
 def test_a_way_may_leave_at_any_time(leaving: str, after: int) -> None:
     """The others go on, and one of them wins."""
     seconds = {"eager": 1.0, "callees": 0.8, "coexec": 0.6}
-    made = Contest(list(seconds))
+    made = AdaptiveBenchmark(list(seconds))
     for _ in range(after):
         made.add(seconds[made.way])
     made.leave(leaving)

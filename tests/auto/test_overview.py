@@ -11,7 +11,7 @@ import tensorflow as tf
 
 import recgraph as rg
 from recgraph.auto import overview
-from recgraph.auto.overview import GRAPHS, Looking, fitting
+from recgraph.auto.overview import GRAPHS, CallSampler, fitting
 from recgraph.explaining import Remark
 
 
@@ -32,7 +32,7 @@ def test_time_is_told_by_what_was_done() -> None:
             x = tf.tanh(x @ weights)
         return tf.reduce_sum(x)
 
-    with Looking() as looking:
+    with CallSampler() as looking:
         for _ in range(12):
             step(tf.ones([100, 500]))
         spin(0.4)
@@ -56,7 +56,7 @@ def test_every_reason_has_its_line_and_its_count() -> None:
         return x * 2.0 if text else x
 
     things = [rg.function(refused, mode="speculate"), rg.function(broken, mode="speculate")]
-    with Looking() as looking:
+    with CallSampler() as looking:
         for i in range(8):
             things[0](tf.constant(1.0))
             things[1](tf.constant(1.0), "a" * (i == 5))

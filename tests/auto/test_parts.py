@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from recgraph.auto import Automatic
-from recgraph.speculate.run.found import Found, with_parts
+from recgraph.speculate.run.found import DiscoveredFunction, with_parts
 from tests.speculate import comparing, corpus
 
 importlib.import_module("tests.speculate.corpus.epochs")
 EPOCHS = [name for name, program in corpus.PROGRAMS.items() if program.feature == "DATASET"]
 
 
-def parts_of(automatic: Automatic) -> list[Found]:
+def parts_of(automatic: Automatic) -> list[DiscoveredFunction]:
     """What became of a function's parts and callees."""
     found: Iterable[Any] = automatic._parts.all()
     if automatic.rounds is not None and automatic.rounds.callees is not None:

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from recgraph.distribute import ClusterError, PortTakenError
-from recgraph.distribute.place import Place, _kubernetes, find_place
+from recgraph.distribute.place import WorkerAddress, _kubernetes, find_place
 
 TWO = ("a:2222", "b:2223")
 
@@ -30,26 +30,26 @@ def test_without_a_description_there_is_no_cluster() -> None:
 
 
 def test_hosts_and_index() -> None:
-    assert find_place(TWO, 1) == Place(TWO, 1)
-    assert Place(TWO, 1).port == 2223
+    assert find_place(TWO, 1) == WorkerAddress(TWO, 1)
+    assert WorkerAddress(TWO, 1).port == 2223
 
 
 def test_the_scheduler_gives_the_index_of_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
     """An indexed job of Kubernetes; a template of the command is the same for all pods."""
     monkeypatch.setenv("JOB_COMPLETION_INDEX", "1")
-    assert find_place(TWO) == Place(TWO, 1)
+    assert find_place(TWO) == WorkerAddress(TWO, 1)
 
 
 def test_tf_config(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TF_CONFIG", tf_config(index=1, worker=list(TWO)))
-    assert find_place() == Place(TWO, 1)
+    assert find_place() == WorkerAddress(TWO, 1)
 
 
 def test_a_chief_of_tf_config_comes_before_the_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TF_CONFIG", tf_config(index=0, chief=["c:1"], worker=list(TWO)))
-    assert find_place() == Place(("c:1", *TWO), 1)
+    assert find_place() == WorkerAddress(("c:1", *TWO), 1)
     monkeypatch.setenv("TF_CONFIG", tf_config("chief", chief=["c:1"], worker=list(TWO)))
-    assert find_place() == Place(("c:1", *TWO), 0)
+    assert find_place() == WorkerAddress(("c:1", *TWO), 0)
 
 
 def test_a_tf_config_without_a_cluster_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,7 +64,7 @@ def test_slurm(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in step.items():
         monkeypatch.setenv(f"SLURM_STEP_{name}", value)
     monkeypatch.setenv("SLURM_PROCID", "2")
-    assert find_place(port=5000) == Place(("n9:5000", "n9:5001", "n10:5000"), 2)
+    assert find_place(port=5000) == WorkerAddress(("n9:5000", "n9:5001", "n10:5000"), 2)
 
 
 def test_a_batch_script_of_slurm_is_no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,7 +88,7 @@ def pods(*addresses: str) -> SimpleNamespace:
 def test_kubernetes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POD_IP", "10.0.0.2")
     found = _kubernetes("app=train", 2222, pods("10.0.0.2", "10.0.0.1"))
-    assert found == Place(("10.0.0.1:2222", "10.0.0.2:2222"), 1)
+    assert found == WorkerAddress(("10.0.0.1:2222", "10.0.0.2:2222"), 1)
     monkeypatch.setenv("POD_IP", "10.0.0.9")
     with pytest.raises(ClusterError, match="this pod is not among those with the label"):
         _kubernetes("app=train", 2222, pods("10.0.0.1"))
@@ -126,7 +126,7 @@ def test_wrong_tf_configs(text: str, message: str, monkeypatch: pytest.MonkeyPat
 
 def test_a_host_that_does_not_resolve_is_named() -> None:
     """TensorFlow would wait for it for an hour."""
-    place = Place(("localhost:1", "no-such-host.invalid:2222"), 0)
+    place = WorkerAddress(("localhost:1", "no-such-host.invalid:2222"), 0)
     with pytest.raises(ClusterError, match=r"the host of worker 1 \(no-such-host.invalid:2222\) does not resolve"):
         place.require_usable()
 
@@ -137,4 +137,4 @@ def test_a_port_that_is_taken_is_named() -> None:
         other.listen()
         port = other.getsockname()[1]
         with pytest.raises(PortTakenError, match=rf"port {port} of worker 0 \(localhost:{port}\) cannot be used"):
-            Place((f"localhost:{port}", "localhost:1"), 0).require_usable()
+            WorkerAddress((f"localhost:{port}", "localhost:1"), 0).require_usable()

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from recgraph.distribute import ClusterError, ports, watchdog
-from recgraph.distribute.place import Place
+from recgraph.distribute.place import WorkerAddress
 from recgraph_launch import free_addresses
 
 HERE = Path(__file__).parent
@@ -347,7 +347,7 @@ def test_the_secret_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 def test_what_is_open_is_said() -> None:
     """Without a secret, or with other machines."""
-    place, own = Place(("10.0.0.1:2222", "10.0.0.2:2222"), 0), ports._packed("10.0.0.1")
+    place, own = WorkerAddress(("10.0.0.1:2222", "10.0.0.2:2222"), 0), ports._packed("10.0.0.1")
     without = ports._open(place, own, b"", is_local=False)
     assert without.startswith("whoever reaches port 2222 of 10.0.0.1 can run any operation of TensorFlow as this user")
     assert "give all workers of a training the same RECGRAPH_SECRET" in without
@@ -359,7 +359,7 @@ def test_what_is_open_is_said() -> None:
 def test_where_a_worker_listens() -> None:
     """At a loopback address only if all others are there, too; elsewhere if the address is not this machine's."""
     local = ports._packed("127.0.0.1")
-    assert ports._own_address(Place(("127.0.0.1:1", "localhost:2"), 0), is_local=True) == local
-    assert ports._own_address(Place(("127.0.1.1:1", "192.0.2.1:2"), 0), is_local=False) == b""
-    assert ports._own_address(Place(("127.0.0.1:1", "203.0.113.7:2"), 1), is_local=False) == b""
+    assert ports._own_address(WorkerAddress(("127.0.0.1:1", "localhost:2"), 0), is_local=True) == local
+    assert ports._own_address(WorkerAddress(("127.0.1.1:1", "192.0.2.1:2"), 0), is_local=False) == b""
+    assert ports._own_address(WorkerAddress(("127.0.0.1:1", "203.0.113.7:2"), 1), is_local=False) == b""
     assert ports._name(local) == "127.0.0.1"

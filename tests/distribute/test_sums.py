@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from recgraph.distribute import Cluster, ClusterError, DisagreementError
 from recgraph.distribute.collectives import Collectives
-from recgraph.distribute.place import Place
+from recgraph.distribute.place import WorkerAddress
 from recgraph.distribute.reduction import Reduction, TableRows, divided
 from recgraph.distribute.shards import SHARDS, ShardedReduction, shards_of, tree_sum
 
@@ -195,7 +195,7 @@ def exchanged(*arrays: np.ndarray) -> list[Any]:
     hosts = tuple(f"127.0.0.1:{1000 + index}" for index in range(len(arrays)))
 
     def work(collectives: Collectives) -> Any:
-        cluster = Cluster(Place(hosts, collectives.index))
+        cluster = Cluster(WorkerAddress(hosts, collectives.index))
         cluster.collectives = collectives
         try:
             return cluster.exchange_rows(arrays[collectives.index])

@@ -284,7 +284,7 @@ def test_what_is_not_sure_is_not_remembered(monkeypatch: pytest.MonkeyPatch) -> 
     assert alternative.is_better
 
 
-class _Fixed(contest.Contest):
+class _Fixed(contest.AdaptiveBenchmark):
     """A contest in which each way takes as long as it is told."""
 
     def __init__(self, ways: Any, costs: dict[str, float]) -> None:

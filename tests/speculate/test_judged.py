@@ -26,7 +26,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """The time, as it is told to who judges."""
     clock = Clock(1.0, 1.0)
     as_graph = function.SpeculatedCalls._as_graph
-    observed = judged.JudgedFound._observed
+    observed = judged.ProfitableFunction._observed
 
     def taking(what: Any, seconds: str, is_of: Any = lambda result: True) -> Any:
         def call(*arguments: Any) -> Any:
@@ -39,8 +39,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     is_graphs = lambda result: type(result) is not function.Misses  # noqa: E731
     monkeypatch.setattr(judged, "GRAPH_CALLS", 3)
     monkeypatch.setattr(judged.time, "perf_counter", lambda: clock.now)
-    monkeypatch.setattr(judged.JudgedFound, "_as_graph", taking(as_graph, "graph", is_graphs))
-    monkeypatch.setattr(judged.JudgedFound, "_observed", taking(observed, "eager"))
+    monkeypatch.setattr(judged.ProfitableFunction, "_as_graph", taking(as_graph, "graph", is_graphs))
+    monkeypatch.setattr(judged.ProfitableFunction, "_observed", taking(observed, "eager"))
     monkeypatch.setattr(judged, "watched", lambda watch: _Taking(clock))
     return clock
 

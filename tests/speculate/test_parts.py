@@ -15,8 +15,8 @@ import tensorflow as tf
 from recgraph.speculate.observe.cutting import cut
 from recgraph.speculate.observe.reasons import Inconvertible
 from recgraph.speculate.observe.syntax import syntax_of
-from recgraph.speculate.run.found import Found
-from recgraph.speculate.run.parts import PartCalls, taken_apart
+from recgraph.speculate.run.found import DiscoveredFunction
+from recgraph.speculate.run.parts import PartCalls, outline
 from tests import sampling
 from tests.speculate import comparing, corpus, random_programs
 
@@ -43,7 +43,7 @@ def _places(function: Any) -> list[frozenset[int]]:
 
 def _apart(step: Any, left: frozenset[int], make: Callable[[types.CodeType, bool], Any]) -> Any:
     parts = PartCalls(make)
-    apart = taken_apart(step, left, parts)
+    apart = outline(step, left, parts)
     assert apart is not None
 
     def called(*arguments: Any, **named: Any) -> Any:
@@ -76,7 +76,7 @@ def test_parts_do_what_the_function_does(name: str) -> None:
         pytest.skip("one statement")
     left = random.Random(f"{name}{sampling.seed(0) or ''}").choice(places)
     expected, _, _ = comparing.run_wrapped(program, None)
-    for make in (lambda code, repeats: _AsTheyAre(), lambda code, repeats: Found("part", code)):
+    for make in (lambda code, repeats: _AsTheyAre(), lambda code, repeats: DiscoveredFunction("part", code)):
         found, _, _ = comparing.run_wrapped(program, lambda step, make=make: _apart(step, left, make))
         assert comparing.differences(expected, found) == []
 
@@ -111,7 +111,7 @@ def test_parts_of_random_programs_do_what_the_programs_do(tmp_path: Path) -> Non
         left = choices.choice(places)
         expected, _, _ = comparing.run_wrapped(program, None)
         found, _, _ = comparing.run_wrapped(
-            program, lambda step, left=left: _apart(step, left, lambda code, repeats: Found("part", code))
+            program, lambda step, left=left: _apart(step, left, lambda code, repeats: DiscoveredFunction("part", code))
         )
         assert comparing.differences(expected, found) == [], f"{text}\n{left}"
     assert cuts >= EXAMPLES / 2
@@ -158,7 +158,7 @@ def test_parts_that_return_the_same_in_other_words_are_told_apart(tmp_path: Path
     step = scope["step"]
     syntax = syntax_of(step)
     tests = {node.test.site for node in syntax.body if isinstance(node, ast.If)}  # type: ignore[attr-defined]
-    called = _apart(step, frozenset(tests), lambda code, repeats: Found("part", code))
+    called = _apart(step, frozenset(tests), lambda code, repeats: DiscoveredFunction("part", code))
     x = tf.constant([0.5, 2.0])
     for i in range(24):
         expected, found = step([i % 4], x), called([i % 4], x)

@@ -22,8 +22,8 @@ from tests.speculate import comparing, texts
 _CALLS = 9
 # What stands for values while a call is converted, and tensors that have none.
 _OURS = re.compile(
-    r"Residual|Showing|PartialShape|ObjectDict|Missing\(|Iteration|HeapMethod|StandIn|_Dummy|recgraph\."
-    r"|Closure object|Callback object|\bRun\(|\bRows\(|\bRef\(|Tensor\(\"|:0\", shape"
+    r"DynamicValue|VariableSnapshot|PartialShape|ObjectDict|Missing\(|Iteration|HeapMethod|SymbolicValue|_Undefined"
+    r"|recgraph\.|Closure object|Callback object|\bRun\(|\bIterationSpace\(|\bRef\(|Tensor\(\"|:0\", shape"
 )
 
 
@@ -80,7 +80,11 @@ def test_there_are_enough_ways() -> None:
 
 def test_a_name_of_ours_is_noticed() -> None:
     """An expression that matches nothing would agree with anything."""
-    for text in ("Residual(name='v2')", 'Tensor("strided_slice:0", shape=(), dtype=float32)', "<recgraph.x object>"):
+    for text in (
+        "DynamicValue(name='v2')",
+        'Tensor("strided_slice:0", shape=(), dtype=float32)',
+        "<recgraph.x object>",
+    ):
         assert _OURS.search(repr([("tuple", text)]))
     assert _OURS.search(repr("tf.Tensor(1.0, shape=(), dtype=float32)")) is None
 

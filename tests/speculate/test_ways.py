@@ -18,7 +18,7 @@ from recgraph.speculate import Speculated
 from recgraph.speculate.evaluate import expressions as on_expressions
 from recgraph.speculate.machine.evaluator import RULES
 from recgraph.speculate.run import conversion
-from recgraph.speculate.run.generality import Generality
+from recgraph.speculate.run.generality import SpecializationLevel
 
 _SIZES = (4, 8, 16)
 
@@ -87,7 +87,7 @@ def _tries(step: Speculated, calls: list[tf.Tensor], monkeypatch: pytest.MonkeyP
     tried: list[bool] = []
     convert = conversion._convert
 
-    def count(function: Any, parameters: Any, settings: Any, generality: Generality) -> Any:
+    def count(function: Any, parameters: Any, settings: Any, generality: SpecializationLevel) -> Any:
         tried.append(generality.has_exact_shapes)
         return convert(function, parameters, settings, generality)
 

@@ -16,12 +16,12 @@ import tensorflow as tf
 from recgraph import tf_private
 from recgraph.speculate.machine.evaluator import Evaluator, Signal
 from recgraph.speculate.machine.twins import are_lists, lists_in
-from recgraph.speculate.observe.reasons import Inconvertible, Raised
+from recgraph.speculate.observe.reasons import Inconvertible, ProgramException
 from recgraph.speculate.passes import aliases, backward, ordering, randomness
 from recgraph.speculate.script.contexts import Fork
-from recgraph.speculate.script.stand_ins import DUMMY, Residual, is_of_graph
+from recgraph.speculate.script.stand_ins import UNDEFINED, DynamicValue, is_of_graph
 from recgraph.speculate.values import merging, state
-from recgraph.speculate.values.merging import Template
+from recgraph.speculate.values.merging import TreeSpec
 from recgraph.speculate.values.state import ProgramState, Slot
 
 Thunk = Callable[[], Any]
@@ -53,12 +53,12 @@ def choose(
 
     try:
         return state.attempt(ev, both)
-    except (Inconvertible, Raised) as reason:
+    except (Inconvertible, ProgramException) as reason:
         ev.paths.add(place)
         try:
             direction = ev.follow_last(condition, what, at)
         except Inconvertible as unknown:
-            raise (unknown if isinstance(reason, Raised) else reason) from None
+            raise (unknown if isinstance(reason, ProgramException) else reason) from None
         return then() if direction else otherwise()
 
 
@@ -82,15 +82,15 @@ def _tested(ev: Evaluator, operands: list[ast.expr], goes_on: bool) -> Any:
     return _tested(ev, more, goes_on) if decided is goes_on else decided
 
 
-def as_truth(ev: Evaluator, truth: Any) -> Residual:
+def as_truth(ev: Evaluator, truth: Any) -> DynamicValue:
     """What is true or not, as a value that can flow."""
     if is_of_graph(truth):
         return truth
     tensor = truth if isinstance(truth, tf.Tensor) else tf.constant(bool(ev.decide(truth)))
-    return Residual("", tensor=tensor, late=True)
+    return DynamicValue("", tensor=tensor, late=True)
 
 
-class _Side:
+class _BranchTrace:
     """A piece of the program in a graph of its own: what it gives and what it changes. Nothing is changed yet."""
 
     def __init__(self, ev: Evaluator, before: ProgramState, thunk: Thunk, name: str) -> None:
@@ -121,7 +121,7 @@ class _Side:
 
 def _both(ev: Evaluator, before: ProgramState, condition: tf.Tensor, then: Thunk, otherwise: Thunk, place: Any) -> Any:
     """Each piece is converted once; then both graphs get the outputs that they have together."""
-    sides = [_Side(ev, before, then, "then"), _Side(ev, before, otherwise, "otherwise")]
+    sides = [_BranchTrace(ev, before, then, "then"), _BranchTrace(ev, before, otherwise, "otherwise")]
     slots = _changed(ev, before, *sides)
     untouched = {slot: before.get(slot) for slot in slots}
     ends = [[side.changes.get(slot, untouched[slot]) for slot in slots] for side in sides]
@@ -147,7 +147,7 @@ def _both(ev: Evaluator, before: ProgramState, condition: tf.Tensor, then: Thunk
     return value
 
 
-def _changed(ev: Evaluator, before: ProgramState, one: _Side, other: _Side) -> list[Slot]:
+def _changed(ev: Evaluator, before: ProgramState, one: _BranchTrace, other: _BranchTrace) -> list[Slot]:
     """The slots that one of two pieces changes, or both.
 
     Raises:
@@ -163,7 +163,7 @@ def _changed(ev: Evaluator, before: ProgramState, one: _Side, other: _Side) -> l
 
 
 def _lists_of_several(
-    ev: Evaluator, sides: list[_Side], slots: list[Slot], ends: list[list[Any]]
+    ev: Evaluator, sides: list[_BranchTrace], slots: list[Slot], ends: list[list[Any]]
 ) -> list[tuple[Slot | None, Any]]:
     """Lists to which several names refer on one way, and which are others on the other way; without a slot, results.
 
@@ -185,7 +185,7 @@ def _lists_of_several(
     return found
 
 
-def _outputs(ev: Evaluator, side: _Side, templates: list[Template], values: list[Any]) -> list[tf.Tensor]:
+def _outputs(ev: Evaluator, side: _BranchTrace, templates: list[TreeSpec], values: list[Any]) -> list[tf.Tensor]:
     """What a piece gives for the holes of templates, and last whether its assumptions hold."""
     first = len(ev.assertions)
     with side.graph.as_default():
@@ -249,7 +249,7 @@ def _to_the_end(
 
         return run
 
-    slots[_WAY] = slots[_RESULT] = DUMMY
+    slots[_WAY] = slots[_RESULT] = UNDEFINED
     choose(ev, condition, whole(then), whole(otherwise), what, at)
     way, result = slots.pop(_WAY), slots.pop(_RESULT)
     return ("return", result) if way == WAYS["return"] else ("left", (way, result))
@@ -258,7 +258,7 @@ def _to_the_end(
 def _rest(ev: Evaluator, rest: list[ast.stmt]) -> Signal | None:
     try:
         return ev.run(rest)
-    except Raised as raised:
+    except ProgramException as raised:
         raised.in_rest = True
         raise
 
@@ -268,7 +268,7 @@ def _leave(slots: dict[str, Any], signal: Signal | None, in_function: bool) -> N
         signal = ("return", None)
     if signal is None or signal[0] != "left":
         slots[_WAY] = WAYS[signal[0] if signal else None]
-        slots[_RESULT] = signal[1] if signal and signal[0] == "return" else DUMMY
+        slots[_RESULT] = signal[1] if signal and signal[0] == "return" else UNDEFINED
     else:
         slots[_WAY], slots[_RESULT] = signal[1]
         if in_function:  # nothing but a return leaves it
@@ -291,7 +291,7 @@ def resume(ev: Evaluator, signal: Signal | None, at: ast.AST | None = None) -> S
     if signal is None or signal[0] != "left":
         return signal
     way, result = signal[1]
-    if not isinstance(way, Residual):
+    if not isinstance(way, DynamicValue):
         return {0: None, 1: ("break", None), 2: ("continue", None), 3: ("return", result)}[way]
     ev.seen("after", at)
     return _to_the_end(ev, tf.equal(way.tensor, 0), lambda: None, lambda: signal, "after", at)
@@ -302,7 +302,7 @@ def way_of(signal: Signal | None) -> tuple[Any, Any]:
     if signal is not None and signal[0] == "left":
         return signal[1]
     kind, value = signal or (None, None)
-    return WAYS[kind], value if kind == "return" else DUMMY
+    return WAYS[kind], value if kind == "return" else UNDEFINED
 
 
 def may_leave(statements: Iterable[ast.AST]) -> bool:

@@ -17,11 +17,11 @@ import tensorflow as tf
 from recgraph.speculate.evaluate import branches
 from recgraph.speculate.machine.evaluator import Evaluator, Signal, rule
 from recgraph.speculate.observe import known
-from recgraph.speculate.observe.reasons import Feature, Raised, matches
+from recgraph.speculate.observe.reasons import Feature, ProgramException, matches
 from recgraph.speculate.passes import connections
 from recgraph.speculate.script.assumptions import NoException
 from recgraph.speculate.script.contexts import Catching, Handling, Managed
-from recgraph.speculate.script.stand_ins import MISSING, Closed, Generator, Residual, StandIn
+from recgraph.speculate.script.stand_ins import MISSING, DynamicValue, Generator, GeneratorStopped, SymbolicValue
 from recgraph.speculate.values import building, objects
 
 
@@ -46,7 +46,7 @@ def _raise(ev: Evaluator, node: ast.Raise) -> None:
     if node.cause is not None:
         cause = ev.value(node.cause)
         cause = None if cause is None else _instance(ev, cause)
-        if isinstance(cause, Residual) or not ev.heap.is_made(error):
+        if isinstance(cause, DynamicValue) or not ev.heap.is_made(error):
             raise ev.refuse(Feature.RAISES, "`raise ... from` changes an exception that the call did not make")
         error.__cause__ = cause
     raise ev.raised(error)
@@ -56,7 +56,9 @@ def _instance(ev: Evaluator, value: Any) -> Any:
     """The exception that `raise` is given, or makes of a class."""
     if isinstance(value, type) and issubclass(value, BaseException):
         return ev.call(value, [], {})
-    if isinstance(value, BaseException) or (isinstance(value, Residual) and isinstance(value.example, BaseException)):
+    if isinstance(value, BaseException) or (
+        isinstance(value, DynamicValue) and isinstance(value.example, BaseException)
+    ):
         return value
     raise ev.refuse(Feature.RAISES, "exceptions must derive from BaseException")
 
@@ -66,8 +68,8 @@ def _try(ev: Evaluator, node: ast.Try | ast.TryStar) -> Signal | None:
     """The body, its `else` and handlers are a scope, which `finally` follows in any case."""
     try:
         signal = branches.scope(ev, lambda: _handled(ev, node))
-    except (Raised, Closed) as ending:
-        if isinstance(ending, Closed) and node.finalbody and _is_named(ev, ending.generator):
+    except (ProgramException, GeneratorStopped) as ending:
+        if isinstance(ending, GeneratorStopped) and node.finalbody and _is_named(ev, ending.generator):
             raise ev.refuse(Feature.GENERATOR, "a generator that has a name is left before its end") from None
         left = ev.run(node.finalbody)
         if left is not None:
@@ -86,12 +88,12 @@ def _handled(ev: Evaluator, node: ast.Try | ast.TryStar) -> Signal | None:
     try:
         with ev.within(Catching()) if node.handlers else contextlib.nullcontext():
             signal = ev.run(node.body)
-    except Raised as raised:
+    except ProgramException as raised:
         handler = _handler(ev, node, raised)
         if handler is None:
             raise
         error = raised.error
-    except Closed:
+    except GeneratorStopped:
         if any(handler.type is None or matches(GeneratorExit(), ev.value(handler.type)) for handler in node.handlers):
             raise ev.refuse(Feature.GENERATOR, "a generator catches that it is left before its end") from None
         raise
@@ -104,7 +106,7 @@ def _handled(ev: Evaluator, node: ast.Try | ast.TryStar) -> Signal | None:
     return ev.run(node.orelse) if signal is None else signal
 
 
-def _handler(ev: Evaluator, node: ast.Try | ast.TryStar, raised: Raised) -> ast.ExceptHandler | None:
+def _handler(ev: Evaluator, node: ast.Try | ast.TryStar, raised: ProgramException) -> ast.ExceptHandler | None:
     """The handler that catches it, None if none does."""
     if not node.handlers:
         return None
@@ -135,28 +137,28 @@ def _handle(ev: Evaluator, handler: ast.ExceptHandler, error: Any) -> Signal | N
 HELPER = contextlib.contextmanager(lambda: iter(())).__code__
 
 
-class Nothing(StandIn):
+class Nothing(SymbolicValue):
     """`contextlib.nullcontext`."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
 
 
-class Suppressing(StandIn):
+class Suppressing(SymbolicValue):
     """`contextlib.suppress`."""
 
     def __init__(self, kinds: tuple[Any, ...]) -> None:
         self.kinds = kinds
 
 
-class OfGenerator(StandIn):
+class OfGenerator(SymbolicValue):
     """What a function gives that `contextlib.contextmanager` was applied to."""
 
     def __init__(self, generator: Generator) -> None:
         self.generator = generator
 
 
-class Traceback(StandIn):
+class Traceback(SymbolicValue):
     """Stands for the traceback that a context manager is given: nobody may look into it."""
 
 
@@ -197,13 +199,13 @@ def _users(ev: Evaluator, manager: Any, items: list[ast.withitem], node: ast.Wit
     try:
         with ev.within(Catching()):
             signal = _body(ev, value, items, node)
-    except Raised as raised:
+    except ProgramException as raised:
         error = raised.error
-        kind = type(error.example if isinstance(error, Residual) else error)
+        kind = type(error.example if isinstance(error, DynamicValue) else error)
         if not ev.decided(ev.call(leave, [kind, error, Traceback()], {})):
             raise
         return None
-    except Closed as closed:
+    except GeneratorStopped as closed:
         raise ev.refuse(Feature.GENERATOR, "a generator is abandoned inside a `with` block") from closed
     ev.call(leave, [None, None, None], {})
     return signal
@@ -225,7 +227,7 @@ def _suppressing(ev: Evaluator, manager: Suppressing, items: list[ast.withitem],
     try:
         with ev.within(Catching()):
             return _body(ev, None, items, node)
-    except Raised as raised:
+    except ProgramException as raised:
         if not matches(raised.error, manager.kinds):
             raise
         return None

@@ -14,7 +14,7 @@ from recgraph.speculate.evaluate import branches, loops
 from recgraph.speculate.machine.evaluator import Evaluator, rule
 from recgraph.speculate.observe.reasons import Feature
 from recgraph.speculate.observe.syntax import Frame, Names
-from recgraph.speculate.script.stand_ins import Generator, Iteration, Residual, Rows, is_symbolic
+from recgraph.speculate.script.stand_ins import DynamicValue, Generator, Iteration, IterationSpace, is_symbolic
 from recgraph.speculate.values import containers, iterators, objects, state
 from recgraph.speculate.values.functions import Closure, Super
 
@@ -59,7 +59,7 @@ def _unary(ev: Evaluator, node: ast.UnaryOp) -> Any:
         return ev.operate(UNARY[type(node.op)], [ev.value(node.operand)])
     truth = ev.truth(branches.tested(ev, node.operand))
     if isinstance(truth, tf.Tensor):
-        return Residual("", tensor=tf.logical_not(truth), late=True)
+        return DynamicValue("", tensor=tf.logical_not(truth), late=True)
     return ev.operate(operator.not_, [truth])
 
 
@@ -105,7 +105,7 @@ def _comparison(ev: Evaluator, kind: ast.cmpop, left: Any, right: Any) -> Any:
     if isinstance(kind, ast.Is | ast.IsNot):
         identical = ev.identical(left, right)
         if isinstance(identical, tf.Tensor):
-            return Residual("", tensor=identical if isinstance(kind, ast.Is) else ~identical, late=True)
+            return DynamicValue("", tensor=identical if isinstance(kind, ast.Is) else ~identical, late=True)
         return identical is isinstance(kind, ast.Is)
     if isinstance(kind, ast.In | ast.NotIn):
         found = ev.contains(right, left)
@@ -261,7 +261,7 @@ def _generator_expression(ev: Evaluator, node: ast.GeneratorExp) -> Iteration:
     return iterators.made(ev, dataclasses.replace(rows, row=row))
 
 
-def _begun(ev: Evaluator, node: Any) -> tuple[Any, Rows | None]:
+def _begun(ev: Evaluator, node: Any) -> tuple[Any, IterationSpace | None]:
     """What a comprehension goes through first, which is evaluated at once; and as rows, if a loop in the graph may."""
     generator = node.generators[0]
     value = ev.value(generator.iter)

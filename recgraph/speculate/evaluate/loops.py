@@ -16,26 +16,26 @@ from recgraph import tf_private
 from recgraph.speculate.evaluate import branches
 from recgraph.speculate.evaluate.branches import WAYS, as_truth
 from recgraph.speculate.machine.evaluator import UNROLL, Evaluator, Signal
-from recgraph.speculate.observe.reasons import Again, Feature, Inconvertible, Raised
+from recgraph.speculate.observe.reasons import Feature, Inconvertible, ProgramException, RestartConversion
 from recgraph.speculate.observe.syntax import names_of_block, site_of
 from recgraph.speculate.passes import aliases, backward, ordering, randomness
 from recgraph.speculate.script.assumptions import HOLDS, SamePath
 from recgraph.speculate.script.contexts import CalledBack, LoopRound, RecursiveBody
 from recgraph.speculate.script.stand_ins import (
-    DUMMY,
     HELD,
     MISSING,
+    UNDEFINED,
+    DynamicValue,
     Generator,
     Iteration,
+    IterationSpace,
+    MaybeUnbound,
     Missing,
-    Residual,
-    Rows,
-    Unsure,
     has_run,
     is_symbolic,
 )
 from recgraph.speculate.values import iterators, lists, merging, objects, state
-from recgraph.speculate.values.merging import Hole, Maybe, Template
+from recgraph.speculate.values.merging import OptionalSpec, SpecLeaf, TreeSpec
 from recgraph.speculate.values.state import WHOLE, ProgramState, Slot
 
 # How often the state of a loop may become more general before it is given up.
@@ -69,7 +69,7 @@ class ConvertedLoop:
     def left(self) -> bool | tf.Tensor:
         """Whether a round has left the loop."""
         way = self.way
-        return tf.equal(tf.math.floormod(way.tensor, 2), 1) if isinstance(way, Residual) else bool(way % 2)
+        return tf.equal(tf.math.floormod(way.tensor, 2), 1) if isinstance(way, DynamicValue) else bool(way % 2)
 
     def round(self, start: Start) -> None:
         """One round more, unless the loop was left."""
@@ -85,12 +85,12 @@ class ConvertedLoop:
         signal = branches.scope(self.ev, self._block)
         self.slots[self._way], self.slots[self._result] = branches.way_of(signal)
 
-    def unless_left(self, then: Callable[[], Residual]) -> Residual | bool:
+    def unless_left(self, then: Callable[[], DynamicValue]) -> DynamicValue | bool:
         """Whether there is another round, which is asked only while the loop was not left."""
         left = self.left()
         if isinstance(left, bool):
             return False if left else then()
-        found: Residual = branches.choose(self.ev, tf.logical_not(left), then, lambda: False, "round", at=self.node)
+        found: DynamicValue = branches.choose(self.ev, tf.logical_not(left), then, lambda: False, "round", at=self.node)
         return found
 
     def next(self) -> None:
@@ -113,7 +113,7 @@ class ConvertedLoop:
 
     def stay(self) -> None:
         """It is assumed that no round has left it."""
-        self.slots[self._way], self.slots[self._result] = WAYS[None], DUMMY
+        self.slots[self._way], self.slots[self._result] = WAYS[None], UNDEFINED
 
     def close(self) -> None:
         """Forgets the names of ours."""
@@ -123,13 +123,13 @@ class ConvertedLoop:
     def _ending(self) -> Signal | None:
         """What a `return` in the loop means for what follows it."""
         way, result = self.way, self.slots[self._result]
-        if not isinstance(way, Residual):
+        if not isinstance(way, DynamicValue):
             return ("return", result) if way == WAYS["return"] else None
         if not _returns(self.node):
             return None
         returned = tf.where(way.tensor == WAYS["return"], way.tensor, 0)
         return branches.resume(
-            self.ev, ("left", (Residual("", tensor=returned, late=True, limit=3), result)), at=self.node
+            self.ev, ("left", (DynamicValue("", tensor=returned, late=True, limit=3), result)), at=self.node
         )
 
 
@@ -150,7 +150,7 @@ def run_for(ev: Evaluator, node: ast.For) -> Signal | None:
             iterable = ev.begin(iterable)
     site = site_of(ev.frame.syntax, node, "round")
     # Of what a library calls, eager calls have seen nothing: there a range that varies is taken to vary in length.
-    varies = ev.profile.trips_vary(site) or (isinstance(iterable, Residual) and not ev.profile.occurrences(site))
+    varies = ev.profile.trips_vary(site) or (isinstance(iterable, DynamicValue) and not ev.profile.occurrences(site))
     varies = varies or (ev.is_rolled and type(iterable) is range and len(iterable) >= _MANY)
     with ev.at(node.iter):
         rows = ev.rows(iterable, varies)
@@ -232,10 +232,10 @@ def _next(loop: ConvertedLoop, iterable: Any, members: Iterator[Any]) -> Any:
     if not goes_on:
         tried = iterators.tried(ev, members)
         if tried is None and place not in ev.paths:
-            raise Again({place})
+            raise RestartConversion({place})
         if tried is not None and (place not in ev.paths or tried[0] is MISSING):
             return tried[0]
-        assert not isinstance(iterable.members, Rows)
+        assert not isinstance(iterable.members, IterationSpace)
         iterable.members = itertools.chain(tried or (), iterable.members)
     ev.follow_last(tf.logical_not(left), "round", at=loop.node)
     if not goes_on:
@@ -289,7 +289,7 @@ def _dynamic_or_path(loop: ConvertedLoop, go: tf.Tensor) -> bool:
 
     try:
         state.attempt(ev, whole)
-    except (Inconvertible, Raised) as reason:
+    except (Inconvertible, ProgramException) as reason:
         ev.paths.add(("unrolled", place))
         try:
             return ev.follow_last(go, "round", at=loop.node)
@@ -322,12 +322,12 @@ def _was_entered(loop: ConvertedLoop) -> bool:
     return bool(isinstance(loop.node, kinds) and seen.count and not seen.varies and seen.last)
 
 
-def _truth_of_test(loop: ConvertedLoop) -> Residual:
+def _truth_of_test(loop: ConvertedLoop) -> DynamicValue:
     test = loop.node.test
     return as_truth(loop.ev, loop.ev.truth(branches.tested(loop.ev, test), at=test))
 
 
-def each(ev: Evaluator, rows: Rows, take: Callable[[Any], None]) -> bool:
+def each(ev: Evaluator, rows: IterationSpace, take: Callable[[Any], None]) -> bool:
     """Gives each row to a piece of the program, in the graph. What that changes has to be in a slot.
 
     Returns:
@@ -340,7 +340,7 @@ def each(ev: Evaluator, rows: Rows, take: Callable[[Any], None]) -> bool:
         loop.close()
 
 
-def collected(ev: Evaluator, rows: Rows) -> list[Any]:
+def collected(ev: Evaluator, rows: IterationSpace) -> list[Any]:
     """All rows as members of a list."""
     with state.held(ev, [], ev.here) as found:
         if not each(ev, rows, found.append):
@@ -348,17 +348,17 @@ def collected(ev: Evaluator, rows: Rows) -> list[Any]:
     return found
 
 
-def _over_rows(loop: ConvertedLoop, rows: Rows, bind: Callable[[Any], None]) -> bool:
+def _over_rows(loop: ConvertedLoop, rows: IterationSpace, bind: Callable[[Any], None]) -> bool:
     """A loop over rows in the graph, which alone may know how many there are; False if it does not fit there."""
     ev, slots, counter = loop.ev, loop.slots, loop.counter
     if ("unrolled", ev.place_of("round", at=loop.node)) in ev.paths:
         return _refused(loop, rows)
-    slots[counter] = Residual("", tensor=tf.constant(int(rows.begins), tf.int64), late=True, limit=int(rows.begins))
+    slots[counter] = DynamicValue("", tensor=tf.constant(int(rows.begins), tf.int64), late=True, limit=int(rows.begins))
 
     def body() -> None:
         index = slots[counter].tensor
         loop.round(lambda: bind(rows.row(index)))
-        slots[counter] = Residual("", tensor=index + 1, late=True, limit=HELD)
+        slots[counter] = DynamicValue("", tensor=index + 1, late=True, limit=HELD)
         loop.slots[loop.go] = as_truth(ev, loop.unless_left(lambda: as_truth(ev, index + 1 < rows.count)))
 
     ev.seen("round", at=loop.node)
@@ -377,7 +377,7 @@ def _over_rows(loop: ConvertedLoop, rows: Rows, bind: Callable[[Any], None]) -> 
 
     try:
         state.attempt(ev, whole)
-    except (Inconvertible, Raised):
+    except (Inconvertible, ProgramException):
         if not rows.is_known:
             raise
         return False
@@ -388,14 +388,16 @@ def _over_rows(loop: ConvertedLoop, rows: Rows, bind: Callable[[Any], None]) -> 
     return True
 
 
-def _refused(loop: ConvertedLoop, rows: Rows) -> bool:
+def _refused(loop: ConvertedLoop, rows: IterationSpace) -> bool:
     """For a loop that may not be one of the graph."""
     if rows.is_known:
         return False
     raise loop.ev.refuse(Feature.TRIPS, "the number of iterations depends on a tensor", at=loop.node)
 
 
-def _after_first(loop: ConvertedLoop, rows: Rows, bind: Callable[[Any], None], body: Callable[[], None]) -> None:
+def _after_first(
+    loop: ConvertedLoop, rows: IterationSpace, bind: Callable[[Any], None], body: Callable[[], None]
+) -> None:
     """The first round, after which names have values and numbers have become tensors; the others in the graph."""
     counter = loop.slots[loop.counter]
     loop.round(lambda: bind(rows.row(tf.constant(0, tf.int64))))
@@ -423,15 +425,15 @@ def dynamic(loop: ConvertedLoop, go: tf.Tensor, body: Callable[[], None], rounds
         body: one round.
         rounds: how many it has unless it is left, where that is known.
     """
-    loop.slots[loop.go] = Residual("", tensor=go, late=True)
+    loop.slots[loop.go] = DynamicValue("", tensor=go, late=True)
     site, _ = loop.ev.place_of("round", at=loop.node)
     variables = _Variables(loop.ev)
     if variables.begin_as(site):
         try:
             return _with_variables(loop, go, body, variables, rounds)
-        except (Inconvertible, Raised):  # what varied before may not vary here
+        except (Inconvertible, ProgramException):  # what varied before may not vary here
             variables.before.undo()
-            loop.slots[loop.go] = Residual("", tensor=go, late=True)
+            loop.slots[loop.go] = DynamicValue("", tensor=go, late=True)
             variables = _Variables(loop.ev)
     _with_variables(loop, go, body, variables, rounds)
     variables.remember(site)
@@ -448,7 +450,7 @@ def _with_variables(
                 variables.put_placeholders()
                 body()
                 is_known = variables.hold()
-        with contextlib.suppress(_Wider):
+        with contextlib.suppress(_CarryTypesWidened):
             return _Building(loop, go, body, variables, rounds).build()
 
 
@@ -469,13 +471,13 @@ class _Building:
         self._ev, self._loop, self._go, self._body, self._rounds = loop.ev, loop, go, body, rounds
         self._variables, self._before, self._patterns = variables, variables.before, dict(variables.patterns)
         self._new = {slot for slot, pattern in self._patterns.items() if _is_new(self._before, slot, pattern)}
-        self._growth = _Growth(self._before, self._patterns)
+        self._growth = _AppendCount(self._before, self._patterns)
 
     def build(self) -> None:
         """Puts it into the graph.
 
         Raises:
-            _Wider: a round needs more general variables. Everything is as before the loop.
+            _CarryTypesWidened: a round needs more general variables. Everything is as before the loop.
         """
         ev, node, patterns = self._ev, self._loop.node, self._patterns
         first = [t for slot, p in patterns.items() for t in p.tensors(ev, self._before.get(slot))]
@@ -500,11 +502,11 @@ class _Building:
         for slot, pattern in self._patterns.items():
             value, is_new = pattern.filled(values), slot in self._new
             if at_end and is_new and not isinstance(value, Missing):
-                value = Unsure(value, self._go)
+                value = MaybeUnbound(value, self._go)
             if at_end and (count := self._growth.count(slot, self._rounds)) is not None:
                 value = lists.expanded(ev, value, count)
             if slot in twins:
-                ev.twins.add(value.value if isinstance(value, Unsure) else value, twins[slot])
+                ev.twins.add(value.value if isinstance(value, MaybeUnbound) else value, twins[slot])
             before.set(slot, MISSING if is_new and not at_end else value)
 
     def _condition(self, number: tf.Tensor, *flat: tf.Tensor) -> tf.Tensor:
@@ -528,15 +530,15 @@ class _Building:
         ordering.hold_back(tf_private.current_graph(), ev.assertions[count:])
         number = tf.maximum(number, ordering.broken(ev.assertions[count:]))
         if not self._variables.hold():
-            raise _Wider
+            raise _CarryTypesWidened
         return [number, *made]
 
 
-class _Wider(Exception):
+class _CarryTypesWidened(Exception):
     """The variables of a loop are more general now."""
 
 
-class _Growth:
+class _AppendCount:
     """Lists to which each round of a loop adds so many members: where the rounds are known, their lengths are, too."""
 
     def __init__(self, before: ProgramState, slots: Iterable[Slot]) -> None:
@@ -576,7 +578,7 @@ class _Variables:
 
     def __init__(self, ev: Evaluator) -> None:
         self._ev, self.before = ev, ProgramState(ev)
-        self.patterns: dict[Slot, Template] = {}
+        self.patterns: dict[Slot, TreeSpec] = {}
         self.twins: dict[Slot, Any] = {}
         self._first, self._rounds = self.before.references(), 0
 
@@ -619,18 +621,18 @@ class _Variables:
                     self._ev.twins.add(value, self.twins[slot])
                 self.before.set(slot, value)
 
-    def tensors(self, patterns: dict[Slot, Template]) -> list[tf.Tensor]:
+    def tensors(self, patterns: dict[Slot, TreeSpec]) -> list[tf.Tensor]:
         """What a round has left in the slots.
 
         Raises:
-            _Wider: it does not fit.
+            _CarryTypesWidened: it does not fit.
         """
         try:
             return [t for slot, p in patterns.items() for t in p.tensors(self._ev, self.before.get(slot))]
         except Inconvertible:
             if self.hold():
                 raise
-            raise _Wider from None
+            raise _CarryTypesWidened from None
 
     def hold(self) -> bool:
         """After a round: whether its changes fit; else the patterns are more general now. The state is put back.
@@ -662,23 +664,23 @@ class _Variables:
         return False
 
 
-def _placeholder(hole: Hole) -> tf.Tensor:
+def _placeholder(hole: SpecLeaf) -> tf.Tensor:
     return tf_private.placeholder(tf.TensorSpec(hole.shape, hole.dtype))
 
 
-def _is_new(before: ProgramState, slot: Slot, pattern: Template) -> bool:
+def _is_new(before: ProgramState, slot: Slot, pattern: TreeSpec) -> bool:
     """Whether a name that was not there before the loop is set in every round."""
-    return isinstance(before.get(slot), Missing) and not isinstance(pattern, Maybe)
+    return isinstance(before.get(slot), Missing) and not isinstance(pattern, OptionalSpec)
 
 
-def _merged(ev: Evaluator, before: ProgramState, slot: Slot, value: Any) -> Template:
+def _merged(ev: Evaluator, before: ProgramState, slot: Slot, value: Any) -> TreeSpec:
     first = before.get(slot)
-    if isinstance(first, Missing) and before.is_name(slot) and not isinstance(value, Missing | Unsure):
-        return merging.template(ev, DUMMY, value)
+    if isinstance(first, Missing) and before.is_name(slot) and not isinstance(value, Missing | MaybeUnbound):
+        return merging.template(ev, UNDEFINED, value)
     return before.merged(slot, first, value)
 
 
-def total(ev: Evaluator, rows: Rows, start: Any) -> Any:
+def total(ev: Evaluator, rows: IterationSpace, start: Any) -> Any:
     """`sum`: members are added one after the other. That there is one is assumed where that decides about the type."""
     if not is_symbolic(start):
         ev.assert_in_graph(rows.count > 0, ev.noted(SamePath, "there is something to add up"))

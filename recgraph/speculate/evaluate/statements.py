@@ -21,7 +21,7 @@ from recgraph.speculate.evaluate.expressions import IN_PLACE
 from recgraph.speculate.machine.evaluator import Evaluator, Signal, rule, target
 from recgraph.speculate.observe.reasons import Feature
 from recgraph.speculate.script import stand_ins
-from recgraph.speculate.script.stand_ins import MISSING, Generator, Iteration, Residual, is_symbolic, is_unknown
+from recgraph.speculate.script.stand_ins import MISSING, DynamicValue, Generator, Iteration, is_symbolic, is_unknown
 from recgraph.speculate.values import containers, iterators, objects
 from recgraph.speculate.values.functions import Closure
 
@@ -259,7 +259,7 @@ def _cases(ev: Evaluator, cases: list[ast.match_case], subject: Any, node: ast.M
     """The first case that matches; what only the graph knows is compared with one value after the other there."""
     for i, case in enumerate(cases):
         first, place = case.pattern, _place(case.pattern)
-        if isinstance(subject, Residual) and _is_test(first):
+        if isinstance(subject, DynamicValue) and _is_test(first):
             matched = ev.decide(_test(ev, first, subject), at=place)
         else:
             captured: Captured = {}
@@ -308,7 +308,7 @@ def _test(ev: Evaluator, pattern: ast.pattern, subject: Any) -> Any:
     assert isinstance(pattern, ast.MatchOr)
     truths = [ev.truth(_test(ev, one, subject), at=pattern) for one in pattern.patterns]
     if any(isinstance(truth, tf.Tensor) for truth in truths):
-        return Residual("", tensor=tf.reduce_any([ev.truth(truth, at=pattern) for truth in truths]), late=True)
+        return DynamicValue("", tensor=tf.reduce_any([ev.truth(truth, at=pattern) for truth in truths]), late=True)
     return any(ev.decided(truth, at=pattern) for truth in truths)
 
 
@@ -362,7 +362,7 @@ def _matches_mapping(ev: Evaluator, pattern: ast.MatchMapping, subject: Any, nam
     kind = ev.type_of(subject)
     if not issubclass(kind, Mapping):
         return False
-    if isinstance(subject, Residual) or not issubclass(kind, dict) or objects.is_object(subject):
+    if isinstance(subject, DynamicValue) or not issubclass(kind, dict) or objects.is_object(subject):
         raise ev.refuse(Feature.MATCH, f"a mapping pattern is matched against a {kind.__name__}")
     keys = [ev.value(key) for key in pattern.keys]
     if not all(ev.decided(ev.contains(subject, key)) for key in keys):

@@ -14,7 +14,7 @@ from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.observe.reasons import Feature
 from recgraph.speculate.script.assumptions import SameDecision
 from recgraph.speculate.script.contexts import CalledBack
-from recgraph.speculate.script.stand_ins import Residual, is_symbolic
+from recgraph.speculate.script.stand_ins import DynamicValue, is_symbolic
 from recgraph.speculate.values import building
 
 
@@ -108,7 +108,7 @@ def float_as(ev: Evaluator, value: Any, dtype: Any) -> tf.Tensor | None:
     return tf.identity(ev.tensor(number, wanted)) if wanted.is_floating else None
 
 
-def _number(ev: Evaluator, value: Any) -> Residual | None:
+def _number(ev: Evaluator, value: Any) -> DynamicValue | None:
     """The number that a library was given as this tensor."""
     _, number = ev.numbers.get(id(value), (None, None))
     return number

@@ -25,9 +25,9 @@ from recgraph.speculate.script import stand_ins
 from recgraph.speculate.script.assumptions import SameObject
 from recgraph.speculate.script.stand_ins import (
     COLLECTIONS,
+    DynamicValue,
     LateCall,
     PartialShape,
-    Residual,
     is_of_graph,
     is_symbolic,
     is_tensor_like,
@@ -163,7 +163,7 @@ def _print(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> None:
 
 def _stream(ev: Evaluator, stream: Any) -> Any:
     """Where something is printed to: one of the process's streams, as long as it is that."""
-    if isinstance(stream, Residual):
+    if isinstance(stream, DynamicValue):
         return stream
     name = next((name for name in ("stdout", "stderr") if getattr(sys, name) is stream), None)
     if name is None:
@@ -314,7 +314,7 @@ def _extreme_of(function: Any) -> Special:
             return _by_key(ev, function, members, named)
         if any(is_symbolic(m) for m in members):
             return functools.reduce(lambda a, b: _better(ev, function, a, b), members)
-        is_in_graph = any(isinstance(m, Residual) and (m.late or m.tensor is not None) for m in members)
+        is_in_graph = any(isinstance(m, DynamicValue) and (m.late or m.tensor is not None) for m in members)
         if is_in_graph and (best := arithmetic.extreme(ev, function, members)) is not None:
             return best
         if (ordered := standard.ordered(ev, members)) is not None:

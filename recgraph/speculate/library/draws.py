@@ -16,12 +16,12 @@ from recgraph import tf_private
 from recgraph.defects import described
 from recgraph.speculate.library import Arguments, asking
 from recgraph.speculate.machine.evaluator import UNROLL, Evaluator
-from recgraph.speculate.observe.reasons import Again, Feature
+from recgraph.speculate.observe.reasons import Feature, RestartConversion
 from recgraph.speculate.passes import ordering
 from recgraph.speculate.script import stand_ins
 from recgraph.speculate.script.assumptions import ModerateCost, NoException
 from recgraph.speculate.script.draws import GENERATORS
-from recgraph.speculate.script.stand_ins import Residual
+from recgraph.speculate.script.stand_ins import DynamicValue
 from recgraph.speculate.values import arrays, building, later, newborns
 
 # Methods that change the generator only.
@@ -81,10 +81,12 @@ def call(ev: Evaluator, function: Any, arguments: Arguments, named: dict[str, An
 
 def _drawn(
     ev: Evaluator, generator: Any, method: str, arguments: Arguments, named: dict[str, Any], how: str = ""
-) -> Residual:
+) -> DynamicValue:
     """What a method gives, or the method of `Draws` that is named `how`."""
     given = list(stand_ins.leaves([*arguments, *named.values()]))
-    if any(stand_ins.is_symbolic(a) or (isinstance(a, Residual) and (a.late or a.tensor is not None)) for a in given):
+    if any(
+        stand_ins.is_symbolic(a) or (isinstance(a, DynamicValue) and (a.late or a.tensor is not None)) for a in given
+    ):
         raise ev.refuse(Feature.RANDOM, "what is drawn depends on a value that is known only after the graph has run")
     code = [ev.heap.name_of(generator) or ev.script.constant(generator), repr(method)]
     code += [*map(ev.code, arguments), *(f"{name}={ev.code(value)}" for name, value in named.items())]
@@ -95,7 +97,7 @@ def _drawn(
             raise ev.refuse(
                 Feature.SIZE, "many numbers are drawn where a tensor decides whether the program gets there"
             )
-        if any(isinstance(a, Residual) for a in given):
+        if any(isinstance(a, DynamicValue) for a in given):
             ev.script.scope["is_large_draw"] = is_large
             size = ev.noted(ModerateCost, "a moderate count of random numbers")
             ev.script.assume(f"not is_large_draw({', '.join(code[1:])})", size)
@@ -106,7 +108,7 @@ def _drawn(
         raise ev.refuse(Feature.RAISES, described(error)) from error
     name = ev.script.name()
     ev.script.draw(name, f"draws{how and '.'}{how}({', '.join(code)})", ev.noted(NoException, method))
-    return Residual(name, example)
+    return DynamicValue(name, example)
 
 
 def _seed(ev: Evaluator, _: tuple[Any, ...]) -> newborns.Seed:
@@ -188,7 +190,7 @@ def _pick(ev: Evaluator, generator: Any, method: str, arguments: Arguments, name
 def _shuffle(ev: Evaluator, generator: Any, members: Any) -> None:
     """An array or a list that the call has made gets its members in another order."""
     if isinstance(members, np.ndarray) and ev.heap.places.get(id(members)) is not None:
-        raise Again({ev.heap.places[id(members)]})
+        raise RestartConversion({ev.heap.places[id(members)]})
     if arrays.is_early(members) and members.example.flags.writeable:
         after = _drawn(ev, generator, "shuffle", [members], {}, "shuffled")
         members.name, members.example = after.name, after.example

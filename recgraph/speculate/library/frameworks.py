@@ -31,9 +31,9 @@ from recgraph.speculate.passes.ordering import subgraph_writes
 from recgraph.speculate.script import stand_ins
 from recgraph.speculate.script.assumptions import NoException, SameDecision
 from recgraph.speculate.script.contexts import CalledBack, Fork, MakingVariable
-from recgraph.speculate.script.stand_ins import LateCall, MemberRun, Residual, is_symbolic
+from recgraph.speculate.script.stand_ins import DynamicValue, LateCall, ListSegment, is_symbolic
 from recgraph.speculate.values import building, lists, newborns
-from recgraph.speculate.values.merging import Hole
+from recgraph.speculate.values.merging import SpecLeaf
 
 _REFUSED = {
     tf.py_function: "tf.py_function runs Python",
@@ -94,7 +94,7 @@ def framework(ev: Evaluator, function: Any, arguments: Arguments, named: dict[st
     inner = wrapped(function)
     if inner is not None and not only_computes(inner):
         raise ev.refuse(Feature.WRAPPED_FUNCTION, f"{inner.__qualname__}, which {name} wraps, may do more than compute")
-    if isinstance(owner, tf.GradientTape) and any(isinstance(a, Residual) for a in stand_ins.leaves(arguments)):
+    if isinstance(owner, tf.GradientTape) and any(isinstance(a, DynamicValue) for a in stand_ins.leaves(arguments)):
         raise ev.refuse(Feature.RAISES, f"{name}() needs tensors")
     is_call = isinstance(function, keras.Layer) or (isinstance(owner, keras.Layer) and name == "__call__")
     for thing in (owner, function):
@@ -169,7 +169,7 @@ def _variable(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any
 
 @special(tf.is_tensor)
 def _is_tensor(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> bool:
-    if isinstance(arguments[0], Residual):
+    if isinstance(arguments[0], DynamicValue):
         return False
     return bool(building.build(ev, tf.is_tensor, arguments, named))
 
@@ -232,7 +232,7 @@ def _moving(function: Callable[..., Any], move: Callable[[Evaluator, Arguments, 
     def convert(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
         lifted, keywords = [ev.lift(a) for a in arguments], {name: ev.lift(value) for name, value in named.items()}
         held = list(stand_ins.leaves([lifted, keywords]))
-        if not any(isinstance(one, Residual) for one in held) or any(isinstance(one, MemberRun) for one in held):
+        if not any(isinstance(one, DynamicValue) for one in held) or any(isinstance(one, ListSegment) for one in held):
             return framework(ev, function, arguments, named)
         try:
             return move(ev, lifted, keywords)
@@ -323,7 +323,7 @@ def _dtype(ev: Evaluator, given: dict[str, Any]) -> tf.DType | None:
 def _has_numbers(value: Any) -> bool:
     """Whether there are numbers that differ, and no tensors beside them."""
     found = list(stand_ins.leaves([value]))
-    return any(isinstance(one, Residual) for one in found) and not any(map(is_symbolic, found))
+    return any(isinstance(one, DynamicValue) for one in found) and not any(map(is_symbolic, found))
 
 
 def _converted(ev: Evaluator, value: Any, dtype: tf.DType | None, hint: tf.DType | None = None) -> tf.Tensor:
@@ -345,12 +345,12 @@ def _converted(ev: Evaluator, value: Any, dtype: tf.DType | None, hint: tf.DType
 
 
 def _kind(ev: Evaluator, one: Any) -> type:
-    is_known = isinstance(one, Residual) and (one.late or one.tensor is not None)
+    is_known = isinstance(one, DynamicValue) and (one.late or one.tensor is not None)
     return ev.type_of(one) if is_known else type(stand_ins.example_of(one))
 
 
 def _of_array(ev: Evaluator, value: Any, dtype: tf.DType | None, hint: tf.DType | None) -> tf.Tensor:
-    if not isinstance(value, Residual):
+    if not isinstance(value, DynamicValue):
         raise ev.refuse(Feature.ARRAY, "a list of arrays that differ from call to call")
     tensor = ev.tensor(value)
     if dtype is None and hint not in (None, tensor.dtype):
@@ -374,7 +374,7 @@ def _packed(ev: Evaluator, value: Any, dtype: tf.DType) -> tf.Tensor:
     if isinstance(value, list | tuple):
         members = [_packed(ev, member, dtype) for member in value]
         return building.build(ev, tf.stack, [members], {}) if members else tf.constant([], dtype)
-    if not isinstance(value, Residual):
+    if not isinstance(value, DynamicValue):
         if dtype.is_integer and not dtype.min <= value <= dtype.max:  # in a graph, TensorFlow cuts it off
             raise ev.refuse(Feature.RAISES, f"an integer beyond {dtype.name}")
         return tf.constant(value, dtype)
@@ -440,7 +440,7 @@ def _concat(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
     if members is None:
         return framework(ev, tf.concat, arguments, named)
     axis, hole = _by_name(("values", "axis"), arguments, named).get("axis"), lists.whole(ev, members).element
-    rank = hole.shape.rank if isinstance(hole, Hole) else None
+    rank = hole.shape.rank if isinstance(hole, SpecLeaf) else None
     if not isinstance(axis, int) or not rank or not -rank <= axis < rank:
         raise ev.refuse_runs("tf.concat() needs an axis that the list's tensors have")
     axis %= rank
@@ -513,7 +513,7 @@ def _print(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
             raise ev.refuse(Feature.ORDER, "tf.print in a function that TensorFlow calls, after something else")
         return framework(ev, tf.print, arguments, named)
     stream = named.get("output_stream", sys.stderr)
-    given = {**named, "output_stream": stream.example if isinstance(stream, Residual) else stream}
+    given = {**named, "output_stream": stream.example if isinstance(stream, DynamicValue) else stream}
     lifted = [_read(ev.lift(a)) for a in arguments]
     if any(map(_is_number, stand_ins.leaves(lifted))):
         raise ev.refuse(Feature.PRINT, "tf.print of a number or string that is no tensor and differs from call to call")
@@ -530,7 +530,11 @@ def _print(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
 
 def _is_number(value: Any) -> bool:
     """Whether Python would write a value otherwise than TensorFlow writes a tensor of it."""
-    return isinstance(value, Residual) and not value.is_array and not isinstance(value.example, np.ndarray | np.generic)
+    return (
+        isinstance(value, DynamicValue)
+        and not value.is_array
+        and not isinstance(value.example, np.ndarray | np.generic)
+    )
 
 
 def _text(made: tf.Operation) -> tf.Tensor:

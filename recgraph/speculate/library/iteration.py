@@ -18,9 +18,17 @@ from recgraph import tf_private
 from recgraph.speculate.evaluate import branches
 from recgraph.speculate.library import SPECIAL, Arguments, Special, draws, special
 from recgraph.speculate.machine.evaluator import Evaluator
-from recgraph.speculate.observe.reasons import Again, Feature, Inconvertible, Raised
+from recgraph.speculate.observe.reasons import Feature, Inconvertible, ProgramException, RestartConversion
 from recgraph.speculate.script.contexts import Fork
-from recgraph.speculate.script.stand_ins import HELD, MISSING, Generator, Iteration, Residual, Rows, is_symbolic
+from recgraph.speculate.script.stand_ins import (
+    HELD,
+    MISSING,
+    DynamicValue,
+    Generator,
+    Iteration,
+    IterationSpace,
+    is_symbolic,
+)
 from recgraph.speculate.values import iterators, lists, objects
 from recgraph.speculate.values.state import ProgramState
 
@@ -47,32 +55,32 @@ def _guarded(ev: Evaluator, members: Iterator[Any]) -> Iterator[Any]:
         raise ev.raised(error) from error
 
 
-def _rows(ev: Evaluator, values: Arguments) -> Rows | None:
+def _rows(ev: Evaluator, values: Arguments) -> IterationSpace | None:
     """Tuples of one member of each value, if only the graph knows how many there are."""
     columns = _columns(ev, values)
     return None if columns is None else _side_by_side(columns)
 
 
-def _columns(ev: Evaluator, values: Arguments) -> list[Rows] | None:
+def _columns(ev: Evaluator, values: Arguments) -> list[IterationSpace] | None:
     """The members of each value, if only the graph knows how many one of them has."""
     columns = [ev.rows(value) for value in values]
     if all(column is None or column.begins for column in columns):
         return None
 
-    def listed(value: Any) -> Rows:
+    def listed(value: Any) -> IterationSpace:
         return lists.rows(ev, iterators.collected(ev, iterators.argument(ev, value)))
 
     pairs = zip(columns, values, strict=True)
     return [listed(value) if column is None else column for column, value in pairs]
 
 
-def _side_by_side(columns: list[Rows]) -> Rows:
+def _side_by_side(columns: list[IterationSpace]) -> IterationSpace:
     count = functools.reduce(tf.minimum, (column.count for column in columns))
     sources = tuple(source for column in columns for source in column.sources)
-    return Rows(count, lambda i: tuple(column.row(i) for column in columns), sources=sources)
+    return IterationSpace(count, lambda i: tuple(column.row(i) for column in columns), sources=sources)
 
 
-def _are_equally_long(columns: list[Rows]) -> tf.Tensor:
+def _are_equally_long(columns: list[IterationSpace]) -> tf.Tensor:
     first, *others = (column.count for column in columns)
     return tf.reduce_all([tf.equal(first, count) for count in others])
 
@@ -107,7 +115,7 @@ def _enumerate(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> It
         first = ev.tensor(start)
 
         def numbered(i: tf.Tensor) -> Any:
-            return Residual("", tensor=first + i, late=True, limit=HELD), rows.row(i)[0]
+            return DynamicValue("", tensor=first + i, late=True, limit=HELD), rows.row(i)[0]
 
         return iterators.made(ev, dataclasses.replace(rows, row=numbered))
     members = iterators.argument(ev, arguments[0])
@@ -279,7 +287,7 @@ def _together(ev: Evaluator, members: Iterator[Any], wanted: bool, place: Any) -
     """All members, also those after one of which only the graph knows whether it decides.
 
     Raises:
-        Again: they do something that would be noticed.
+        RestartConversion: they do something that would be noticed.
     """
     truths: list[tf.Tensor] = []
     before: tuple[ProgramState, int] | None = None
@@ -297,16 +305,16 @@ def _together(ev: Evaluator, members: Iterator[Any], wanted: bool, place: Any) -
             if isinstance(decided, tf.Tensor):
                 truths.append(decided)
                 before = before or (ProgramState(ev), ev.graph.draws)
-    except (Inconvertible, Raised):
+    except (Inconvertible, ProgramException):
         if before is not None:
-            raise Again({place}) from None
+            raise RestartConversion({place}) from None
         raise
     if before is None:
         return decided
     if iterators.has_changed(ev, *before):
-        raise Again({place})
+        raise RestartConversion({place})
     reduce = tf.reduce_any if wanted else tf.reduce_all
-    return Residual("", tensor=reduce(tf.stack(truths)), late=True)
+    return DynamicValue("", tensor=reduce(tf.stack(truths)), late=True)
 
 
 def _one_by_one(ev: Evaluator, members: Iterator[Any], wanted: bool) -> Any:

@@ -28,7 +28,7 @@ from recgraph.speculate.observe import known
 from recgraph.speculate.observe.reasons import Feature
 from recgraph.speculate.script import stand_ins
 from recgraph.speculate.script.assumptions import SameDecision, SameObject
-from recgraph.speculate.script.stand_ins import MISSING, LateCall, Residual, is_symbolic
+from recgraph.speculate.script.stand_ins import MISSING, DynamicValue, LateCall, is_symbolic
 from recgraph.speculate.values import containers, objects, texts
 from recgraph.speculate.values.functions import Super
 
@@ -156,7 +156,7 @@ SPECIAL[operator.truth] = lambda ev, arguments, named: SPECIAL[bool](ev, argumen
 def _not(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
     truth = ev.truth(arguments[0])
     if isinstance(truth, tf.Tensor):
-        return Residual("", tensor=tf.logical_not(truth), late=True)
+        return DynamicValue("", tensor=tf.logical_not(truth), late=True)
     return ev.operate(operator.not_, [truth])
 
 
@@ -264,7 +264,7 @@ def deep_copy(ev: Evaluator, value: Any, memo: dict[int, Any]) -> Any:
 def _object_copy(ev: Evaluator, value: Any, member: Callable[[Any], Any], own: str) -> Any:
     """Numbers, strings and tensors are their own copies; an object of the user's gets copies of its attributes."""
     frozen = isinstance(value, (*_IMMUTABLE, type(None), type, types.FunctionType, types.BuiltinFunctionType))
-    if isinstance(value, Residual) and isinstance(value.example, _IMMUTABLE):
+    if isinstance(value, DynamicValue) and isinstance(value.example, _IMMUTABLE):
         return value
     if not objects.is_object(value) and (frozen or isinstance(value, tf.Tensor)):
         return value
@@ -425,13 +425,13 @@ SPECIAL[logging.Logger.log] = _of_any_level
 def _clock(function: Callable[[], Any]) -> Special:
     """A clock is read where the program does: before all that the call computes, or after it."""
 
-    def read(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Residual:
+    def read(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> DynamicValue:
         ev.need_sequence("a clock")
         if not ev.contexts.forks and not _computes():
             return ev.in_script(function, [])
         name = ev.script.name()
         ev.effects.append(LateCall(name, ev.script.constant(function), [], {}, is_pure=True))
-        return Residual(name, late=True, samples=(function(),))
+        return DynamicValue(name, late=True, samples=(function(),))
 
     return read
 

@@ -21,10 +21,10 @@ from recgraph import tf_private
 from recgraph.cpython import messages
 from recgraph.defects import described
 from recgraph.speculate.machine.protocol import Kind
-from recgraph.speculate.machine.twins import READING_LISTS, Twins
+from recgraph.speculate.machine.twins import READING_LISTS, PossibleAliases
 from recgraph.speculate.observe.known import IN_PLACE
 from recgraph.speculate.observe.profile import Profile, Seen, is_plain, same
-from recgraph.speculate.observe.reasons import Again, Feature, Inconvertible, Raised
+from recgraph.speculate.observe.reasons import Feature, Inconvertible, ProgramException, RestartConversion
 from recgraph.speculate.observe.syntax import Frame, site_of
 from recgraph.speculate.script import heap
 from recgraph.speculate.script.assumptions import (
@@ -43,7 +43,16 @@ from recgraph.speculate.script.assumptions import (
 from recgraph.speculate.script.contexts import CalledBack, Context, Contexts, Fork, LoopRound, RecursiveBody
 from recgraph.speculate.script.heap import Heap
 from recgraph.speculate.script.script import Script
-from recgraph.speculate.script.stand_ins import MISSING, Missing, Perhaps, Ref, Residual, Rows, Unsure, is_symbolic
+from recgraph.speculate.script.stand_ins import (
+    MISSING,
+    DynamicValue,
+    IterationSpace,
+    MaybeUnbound,
+    Missing,
+    Perhaps,
+    Ref,
+    is_symbolic,
+)
 
 # How a statement ends the block around it: ("return", value), ("break", None), ("continue", None).
 Signal: TypeAlias = tuple[str, Any]
@@ -154,7 +163,7 @@ class Evaluator(abc.ABC):
         self.frames: list[Frame] = []
         self.recursions: dict[Any, Any] = {}
         self.places: dict[int, tuple[Any, int, tuple[int, ...]]] = {}
-        self.twins = Twins()
+        self.twins = PossibleAliases()
         self.tables: dict[type, Any] = {}
         self.cells: dict[int, str] = {}
         self.tapes: dict[int, int] = {}
@@ -206,11 +215,11 @@ class Evaluator(abc.ABC):
         """The error for something that is not converted."""
         return Inconvertible(feature, why, self.where(at))
 
-    def raised(self, error: Any, at: ast.AST | None = None) -> Raised:
+    def raised(self, error: Any, at: ast.AST | None = None) -> ProgramException:
         """What the program raises here: all that it depends on is known or assumed."""
-        if self.heap.name_of(error) is None and not isinstance(error, Residual):
+        if self.heap.name_of(error) is None and not isinstance(error, DynamicValue):
             self.heap.make(error)
-        return Raised(error, self.where(at))
+        return ProgramException(error, self.where(at))
 
     def attribute(self, owner: Any, name: str) -> Any:
         """What an object has under a name, as Python finds it."""
@@ -260,7 +269,7 @@ class Evaluator(abc.ABC):
             rests.append(body[i + 1 :])
             try:
                 signal: Signal | None = self._rule(statement)(self, statement)
-            except (Inconvertible, Raised) as reason:
+            except (Inconvertible, ProgramException) as reason:
                 if not reason.sites and len(self.frames) == 1:
                     reason.sites = frozenset({getattr(statement, "site", -1)})
                 raise
@@ -307,7 +316,7 @@ class Evaluator(abc.ABC):
     def _bound(self, value: Any, name: str, without: NameError) -> Any:
         if isinstance(value, Missing):
             raise self.raised(without)
-        if isinstance(value, Unsure):
+        if isinstance(value, MaybeUnbound):
             self.assert_in_graph(value.condition, self.noted(NoException, f"{name} has a value"))
             return value.value
         return value
@@ -418,7 +427,7 @@ class Evaluator(abc.ABC):
         truth = self.truth(value)
         if isinstance(truth, bool):
             return truth
-        if isinstance(truth, Residual):
+        if isinstance(truth, DynamicValue):
             number = SameDecision(f"{bool(truth.example)}", self.where(), site)
             self.script.assume(f"bool({truth.name}) is {bool(truth.example)}", number)
             return bool(truth.example)
@@ -471,7 +480,7 @@ class Evaluator(abc.ABC):
         """A value of which the conversion has to know which one it is: another one gets another graph."""
         if isinstance(value, tuple) and type(value) is tuple:
             return tuple(self.concrete(v) for v in value)
-        if not isinstance(value, Residual):
+        if not isinstance(value, DynamicValue):
             return value
         if value.late or value.tensor is not None:
             raise self.refuse(Feature.LATE_VALUE, "a key or function is known only after the graph has run")
@@ -490,10 +499,10 @@ class Evaluator(abc.ABC):
                 return one.is_none if other is None else self.identical(one.value(), other)
             if isinstance(one, Ref):
                 return self._is_row(one, other)
-        if isinstance(left, Residual) and left.is_array and left is right:
+        if isinstance(left, DynamicValue) and left.is_array and left is right:
             return True
-        if isinstance(left, Residual) or isinstance(right, Residual):
-            value, other = (left, right) if isinstance(left, Residual) else (right, left)
+        if isinstance(left, DynamicValue) or isinstance(right, DynamicValue):
+            value, other = (left, right) if isinstance(left, DynamicValue) else (right, left)
             return self._is_constant(value, other)
         inputs = [self.heap.input_of(v) for v in (left, right)]
         pairs = list(zip((left, right), inputs, strict=True))
@@ -518,7 +527,7 @@ class Evaluator(abc.ABC):
             raise self.refuse(Feature.IDENTITY, "`is` compares an object of a table with one that is in none")
         return tf.equal(ref.row, other.row) if ref.table is other.table else (ref.row < 0) & (other.row < 0)
 
-    def _is_constant(self, value: Residual, other: Any) -> Any:
+    def _is_constant(self, value: DynamicValue, other: Any) -> Any:
         """Whether a value that differs from call to call is None, True or False."""
         if other is not None and not isinstance(other, bool):
             raise self.refuse(Feature.IDENTITY, "`is` compares values that vary from call to call")
@@ -546,7 +555,7 @@ class Evaluator(abc.ABC):
         self.assertions.append(assertion(condition, self.script.number(what)))
 
     def truth(self, value: Any, at: ast.AST | None = None) -> Any:
-        """What `bool(value)` is: a bool, a `Residual` that is known before the graph, or a bool scalar of the graph."""
+        """Returns `bool(value)`: a bool, a `DynamicValue` known before the graph, or a bool scalar of the graph."""
         with self.at(at):
             return self.kind(value).truth()
 
@@ -610,14 +619,14 @@ class Evaluator(abc.ABC):
         """The members of something, each as late as the program gets it."""
         return self.kind(iterable).iterator()
 
-    def rows(self, iterable: Any, varies: bool = False) -> Rows | None:
+    def rows(self, iterable: Any, varies: bool = False) -> IterationSpace | None:
         """What a loop in the graph goes through; None where the loop is unrolled.
 
         Args:
             iterable: of any kind.
             varies: whether calls were seen with different numbers of rounds.
         """
-        found: Rows | None = self.kind(iterable).rows(varies)
+        found: IterationSpace | None = self.kind(iterable).rows(varies)
         return found
 
     def opened(self, container: Any) -> Any:
@@ -655,7 +664,7 @@ class Evaluator(abc.ABC):
     def refuse_runs(self, why: str) -> Exception:
         """The error for what a list that grows in the graph cannot do: its loop is unrolled, if that is possible."""
         places = self.growing - self.paths
-        return Again(places) if places else self.refuse(Feature.LIST, why)
+        return RestartConversion(places) if places else self.refuse(Feature.LIST, why)
 
     # What the floors above define.
 
@@ -668,7 +677,7 @@ class Evaluator(abc.ABC):
     @abc.abstractmethod
     def in_script(
         self, function: Callable[..., Any], arguments: Sequence[Any], named: dict[str, Any] | None = None
-    ) -> Residual:
+    ) -> DynamicValue:
         """A call that the script makes: before the graph where all arguments are known then, else after it."""
 
     @abc.abstractmethod
@@ -676,7 +685,7 @@ class Evaluator(abc.ABC):
         """A call of a function that is written in Python, converted as a part of its caller."""
 
     @abc.abstractmethod
-    def collect(self, rows: Rows) -> list[Any]:
+    def collect(self, rows: IterationSpace) -> list[Any]:
         """All rows as members of a list, by a loop in the graph."""
 
     @abc.abstractmethod

@@ -40,7 +40,7 @@ class Kind:
         return refused
 
     def truth(self) -> Any:
-        """What `bool(value)` is: a bool, a `Residual` that is known before the graph, or a bool scalar of the graph."""
+        """Returns `bool(value)`: a bool, a `DynamicValue` known before the graph, or a bool scalar of the graph."""
         raise self._cannot("the truth")
 
     def type(self) -> type:
@@ -100,7 +100,7 @@ class Kind:
         return iter(self.members())
 
     def rows(self, varies: bool) -> Any:
-        """What a loop in the graph goes through, as `Rows`; None where the loop is unrolled.
+        """What a loop in the graph goes through, as `IterationSpace`; None where the loop is unrolled.
 
         Args:
             varies: whether calls were seen with different numbers of rounds.

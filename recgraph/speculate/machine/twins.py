@@ -13,14 +13,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from recgraph.speculate.observe.reasons import Again
-from recgraph.speculate.script.stand_ins import MUTABLE, Residual
+from recgraph.speculate.observe.reasons import RestartConversion
+from recgraph.speculate.script.stand_ins import MUTABLE, DynamicValue
 
 # Methods of a list that do not change it.
 READING_LISTS: Final = frozenset({"copy", "count", "index"})
 
 
-class Twins:
+class PossibleAliases:
     """The lists of one conversion that may eagerly be one with another."""
 
     def __init__(self) -> None:
@@ -50,16 +50,16 @@ class Twins:
         """That a value is none of them: it is changed or told apart, or it leaves the call.
 
         Raises:
-            Again: it is one.
+            RestartConversion: it is one.
         """
         if (found := self._found.get(id(value))) is not None:
-            raise Again({found[2]})
+            raise RestartConversion({found[2]})
 
     def check_unchanged(self) -> None:
         """That none of them has other members now.
 
         Raises:
-            Again: one has.
+            RestartConversion: one has.
         """
         for found, members, _ in self._found.values():
             if len(found) != len(members) or any(a is not b for a, b in zip(found, members, strict=True)):
@@ -73,7 +73,7 @@ def are_lists(value: Any) -> bool:
 
 
 def _may_change(value: Any) -> bool:
-    is_array = isinstance(value, np.ndarray) or (isinstance(value, Residual) and value.is_array)
+    is_array = isinstance(value, np.ndarray) or (isinstance(value, DynamicValue) and value.is_array)
     return is_array or isinstance(value, (*MUTABLE, tuple))
 
 

@@ -43,7 +43,7 @@ def may_be_cut(code: types.CodeType) -> bool:
     return not (code.co_flags & _SUSPENDED or looks_around(code))
 
 
-class Cutter:
+class Outliner:
     """Takes one function apart.
 
     Args:
@@ -195,7 +195,7 @@ def cut(syntax: Syntax, code: types.CodeType, left: frozenset[int], hook: Any) -
     """
     if not may_be_cut(code) or not isinstance(syntax.node, ast.FunctionDef):
         return None
-    cutter = Cutter(syntax)
+    cutter = Outliner(syntax)
     node = cutter.without(left)
     if not cutter.parts:
         return None
@@ -203,7 +203,7 @@ def cut(syntax: Syntax, code: types.CodeType, left: frozenset[int], hook: Any) -
     return made.replace(co_consts=(*made.co_consts, syntax))
 
 
-def with_parts(code: types.CodeType, original: types.CodeType, hook: Any, cutter: Cutter) -> types.CodeType:
+def with_parts(code: types.CodeType, original: types.CodeType, hook: Any, cutter: Outliner) -> types.CodeType:
     """The code with the hook; the code of the parts in it says whose they are."""
 
     def named(inner: types.CodeType) -> types.CodeType:

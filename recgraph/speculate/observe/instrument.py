@@ -18,7 +18,7 @@ from recgraph import tf_private
 from recgraph.cpython.parsing import copied
 from recgraph.speculate.observe import known
 from recgraph.speculate.observe.compiling import compiled, hooked, looks_around, with_code
-from recgraph.speculate.observe.cutting import Cutter, with_parts
+from recgraph.speculate.observe.cutting import Outliner, with_parts
 from recgraph.speculate.observe.known import is_a
 from recgraph.speculate.observe.profile import Profile
 from recgraph.speculate.observe.reasons import Feature, Inconvertible
@@ -190,7 +190,7 @@ def _instrumented(syntax: Syntax, code: types.CodeType, observer: Observer) -> t
     """The code that observes; None for generators and coroutines, which are left alone."""
     if code.co_flags & (0x20 | 0x80 | 0x200) or looks_around(code):
         return None
-    cutter = Cutter(syntax)
+    cutter = Outliner(syntax)
     node = _Observing(syntax, cutter).visit(copied(syntax.node))
     if isinstance(node, ast.FunctionDef):
         if cutter.parts:
@@ -221,7 +221,7 @@ def _as_list(statements: Any) -> list[ast.stmt]:
 class _Observing(ast.NodeTransformer):
     """Wraps expressions in calls of the observer. Sites are the numbers that `Syntax` gave to nodes."""
 
-    def __init__(self, syntax: Syntax, cutter: Cutter) -> None:
+    def __init__(self, syntax: Syntax, cutter: Outliner) -> None:
         self.syntax, self.cutter = syntax, cutter
         self.depth = 0
 

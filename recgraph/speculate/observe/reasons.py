@@ -130,7 +130,7 @@ class Feature(enum.StrEnum):
 PASSING = frozenset({Feature.RAISES, Feature.NEW_VARIABLE, Feature.SIZE})
 
 
-class Again(Exception):
+class RestartConversion(Exception):
     """The conversion has found out that it has to assume more, earlier in the program: it begins again.
 
     Args:
@@ -174,7 +174,7 @@ class Inconvertible(NotAGraph):
         return f"{self.where}: {self.why}" if self.where else self.why
 
 
-class Raised(Exception):
+class ProgramException(Exception):
     """The program raises an exception, as long as the assumptions hold. Its own handlers may catch it.
 
     Args:

@@ -52,7 +52,7 @@ class Origins:
 
 
 class _Walk:
-    """From a tensor of a graph to what it may be, through conditionals and loops, whose places are as in `Look`."""
+    """Walks from a tensor to what it may be, through branches and loops; places are as in `GradientReachability`."""
 
     def __init__(self, graph: Any, places: Mapping[tf.Operation, Any], tensor: tf.Tensor) -> None:
         self.found = Origins()

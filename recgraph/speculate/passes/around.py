@@ -15,7 +15,7 @@ import tensorflow as tf
 from recgraph import ops, tf_private
 from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.passes import backward
-from recgraph.speculate.passes.backward import DENSE, SLICES, Look, Recorded
+from recgraph.speculate.passes.backward import DENSE, SLICES, GradientReachability, Recorded
 
 _DENSE_OR_SLICES = "a result has slices for a gradient, and another a dense one of the same tensor"
 _OWN_GRADIENTS = "a gradient of the program's own is given zeros for results that nothing uses"
@@ -38,8 +38,8 @@ def decisive(ev: Evaluator, graph: Any, outputs: list[tf.Tensor]) -> tuple[set[A
     inside = [tensor for _, tensor in graph.captures] + list(ev.heap.inputs)
     recorded = Recorded.of_all(graph, inside)
 
-    def look(*targets: tf.Tensor) -> Look:
-        return Look(graph, recorded, targets, ev.conditionals, ev.paths)
+    def look(*targets: tf.Tensor) -> GradientReachability:
+        return GradientReachability(graph, recorded, targets, ev.conditionals, ev.paths)
 
     together = look(*distinct)
     mixed = [tensor for tensor in inside if together.kinds(tensor) == {SLICES, DENSE}]
@@ -105,8 +105,10 @@ def _zeros_are_computed(
 
     def is_spoilt(result: tf.Tensor) -> bool:
         others = [other for other in able if other is not result]
-        with_zeros = Look(graph, recorded, [result], places, assumed, others)
-        return len(with_zeros.spoilt(inputs)) > len(Look(graph, recorded, [result], places, assumed).spoilt(inputs))
+        with_zeros = GradientReachability(graph, recorded, [result], places, assumed, others)
+        return len(with_zeros.spoilt(inputs)) > len(
+            GradientReachability(graph, recorded, [result], places, assumed).spoilt(inputs)
+        )
 
     return len(able) > 1 and any(is_spoilt(result) for result in results if backward.can_have_gradient(result))
 
@@ -150,5 +152,5 @@ def _reached(
 ) -> list[bool]:
     """Of each watched input, whether a gradient may come to it from an output, by the ways that are assumed."""
     inputs = [tensor for tensor, is_watched in zip(graph.inputs, watched, strict=True) if is_watched]
-    look = Look(graph, Recorded.of_all(graph, inputs), [output], places, assumed)
+    look = GradientReachability(graph, Recorded.of_all(graph, inputs), [output], places, assumed)
     return [is_watched and look.comes_to(t) for t, is_watched in zip(graph.inputs, watched, strict=True)]

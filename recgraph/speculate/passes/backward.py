@@ -80,7 +80,7 @@ class Recorded:
         return cls(frozenset(made), frozenset(tensors))
 
 
-class Look:
+class GradientReachability:
     """The marks of a graph's tensors, seen from some targets.
 
     Args:

@@ -17,10 +17,10 @@ import tensorflow as tf
 
 from recgraph import tf_private
 from recgraph.speculate.machine.evaluator import Evaluator
-from recgraph.speculate.observe.reasons import Again, Feature, Inconvertible
+from recgraph.speculate.observe.reasons import Feature, Inconvertible, RestartConversion
 from recgraph.speculate.observe.syntax import site_of
 from recgraph.speculate.passes.backward import (
-    Look,
+    GradientReachability,
     Recorded,
     is_conditional,
     leading_to,
@@ -46,7 +46,7 @@ def follow(ev: Evaluator, things: Any) -> None:
     """Tensors that a tape watches from now on, or a `tf.autodiff.ForwardAccumulator` has tangents of.
 
     Raises:
-        Again: a way has to be assumed, as a branch or round may have given the very tensor that it was given.
+        RestartConversion: a branch or round may have given the very tensor that it was given: a way has to be assumed.
     """
     _assume_aliases(ev, _leaves(things))
 
@@ -56,7 +56,7 @@ def before(ev: Evaluator, record: Any, method: str, arguments: Sequence[Any], na
     gradients and the graph has several ways: the tape forgets it in answering.
 
     Raises:
-        Again: a way has to be assumed earlier in the program.
+        RestartConversion: a way has to be assumed earlier in the program.
         Inconvertible: the tape would not see what it sees eagerly.
     """
     if method == "watch":
@@ -77,10 +77,10 @@ def unroll_underivable(ev: Evaluator, reason: Inconvertible) -> None:
     `tf.recompute_grad` of what reads variables, though it does so eagerly: then the loops are unrolled.
 
     Raises:
-        Again: there are loops in the graph.
+        RestartConversion: there are loops in the graph.
     """
     if reason.feature is Feature.RAISES and ev.in_graph - ev.paths:
-        raise Again(ev.in_graph - ev.paths) from reason
+        raise RestartConversion(ev.in_graph - ev.paths) from reason
 
 
 def _watched(ev: Evaluator, tape: tf.GradientTape, things: Sequence[Any]) -> None:
@@ -108,7 +108,7 @@ def check(ev: Evaluator, recorded: Recorded | None, arguments: Sequence[Any], na
         found: what it gave.
 
     Raises:
-        Again: a way has to be assumed earlier in the program.
+        RestartConversion: a way has to be assumed earlier in the program.
         Inconvertible: no assumption makes it sure.
     """
     targets, sources = ((*arguments, *(named[k] for k in ("target", "sources", "source") if k in named)))[:2]
@@ -121,7 +121,9 @@ def check(ev: Evaluator, recorded: Recorded | None, arguments: Sequence[Any], na
     gradients = _flat(found) if isinstance(found, tf.IndexedSlices) else tf.nest.flatten(found)
     _assume_aliases(ev, _flat(sources))
     inside = [_of_graph(graph, target) for target in _leaves(targets)]
-    look = Look(graph, recorded, [target for target in inside if target is not None], ev.conditionals, ev.paths)
+    look = GradientReachability(
+        graph, recorded, [target for target in inside if target is not None], ev.conditionals, ev.paths
+    )
     pairs = [(_of_graph(graph, source), g) for source, g in zip(_flat(sources), gradients, strict=False)]
     assume_ways(ev, look.aliases([source for source, _ in pairs if source is not None]), _MAY_BE_ONE)
     if tf.UnconnectedGradients(unconnected) is tf.UnconnectedGradients.NONE:
@@ -143,7 +145,7 @@ def _there(pairs: list[tuple[Any, Any]]) -> list[tuple[tf.Tensor, Any]]:
     return [(source, gradient) for source, gradient in pairs if source is not None and gradient is not None]
 
 
-def _assume_there(ev: Evaluator, look: Look, pairs: list[tuple[tf.Tensor, Any]]) -> None:
+def _assume_there(ev: Evaluator, look: GradientReachability, pairs: list[tuple[tf.Tensor, Any]]) -> None:
     """The ways that decide whether gradients are there, of loops only after it broke that they are; else that."""
     unsure = look.unsure(pairs)
     if not unsure:
@@ -153,7 +155,7 @@ def _assume_there(ev: Evaluator, look: Look, pairs: list[tuple[tf.Tensor, Any]])
     places = set(look.places([source for source, _ in pairs])) - {None} - ev.paths
     places -= set() if is_broken else ev.uncertain
     if places:
-        raise Again(places)
+        raise RestartConversion(places)
     _assume_used(ev, unsure, site, is_broken)
 
 
@@ -161,14 +163,14 @@ def check_tangents(ev: Evaluator, targets: Any, found: Any) -> Any:
     """What a `tf.autodiff.ForwardAccumulator` has found for targets, where it is sure to be what an eager one finds.
 
     Raises:
-        Again: a way has to be assumed earlier in the program.
+        RestartConversion: a way has to be assumed earlier in the program.
     """
     graph = tf_private.current_graph()
     tensors = [tensor for tensor in (_of_graph(graph, target) for target in _leaves(targets)) if tensor is not None]
     ways = {op for op in leading_to(graph, tensors) if may_decide(op)}
     places = {ev.conditionals.get(op) for op in ways} - {None}
     if places - ev.paths:
-        raise Again(places - ev.paths)
+        raise RestartConversion(places - ev.paths)
     if ways:
         site = site_of(ev.frame.syntax, ev.here, "jvp"), 0
         tangents = [tangent for tangent in _flat(found) if tangent is not None]
@@ -185,12 +187,12 @@ def assume_ways(ev: Evaluator, places: set[Any], otherwise: str = "", feature: F
         feature: what the reason is about.
 
     Raises:
-        Again: they have to be assumed.
+        RestartConversion: they have to be assumed.
         Inconvertible: they are none of the program's, or are assumed already.
     """
     places = {("unrolled", place[1]) if place is not None and place[0] == "entered" else place for place in places}
     if places - {None} - ev.paths:
-        raise Again(places - {None} - ev.paths)
+        raise RestartConversion(places - {None} - ev.paths)
     if places and otherwise:
         raise ev.refuse(feature, otherwise)
 
@@ -199,7 +201,7 @@ def _assume_used(ev: Evaluator, gradients: list[Any], site: Any, is_broken: bool
     """That gradients are not zero everywhere. Where that broke, lists do not grow in the graph, if that may help."""
     growing = ev.growing - ev.paths
     if growing and is_broken:
-        raise Again(growing)
+        raise RestartConversion(growing)
     what = "the gradient is not zero everywhere, so it is there"
     may_learn = growing or (ev.uncertain - ev.paths and not is_broken)
     for gradient in gradients:

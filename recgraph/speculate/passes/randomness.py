@@ -25,7 +25,7 @@ _STATELESS: Final[dict[str, Any]] = {
 }
 
 
-class _Instead:
+class _OperationProxy:
     """An operation for a caller who looks at the attributes of another one that it asked for."""
 
     def __init__(self, op: tf.Operation) -> None:
@@ -69,7 +69,7 @@ class RandomGraph(tf_private.FuncGraph):
             # Apart from the read, the write can wait until nothing may fail any more.
             old = tf.raw_ops.ReadVariableOp(resource=inputs[0], dtype=tf.int64)
             super()._create_op_internal(op_type, inputs, *arguments, **named)
-            return _Instead(old.op)
+            return _OperationProxy(old.op)
         if op_type not in _STATELESS or not self.is_seeded:
             return super()._create_op_internal(op_type, inputs, *arguments, **named)
         attributes = named["attrs"]
@@ -83,7 +83,7 @@ class RandomGraph(tf_private.FuncGraph):
         more = {} if op_type == "RandomUniformInt" else {"dtype": tf.dtypes.as_dtype(attributes["dtype"].type)}
         if op_type == "RandomUniformInt":
             more = {"minval": inputs[1], "maxval": inputs[2]}
-        return _Instead(_STATELESS[op_type](shape=inputs[0], key=key, counter=counter, alg=PHILOX, **more).op)
+        return _OperationProxy(_STATELESS[op_type](shape=inputs[0], key=key, counter=counter, alg=PHILOX, **more).op)
 
     @property
     def has_random_numbers(self) -> bool:

@@ -19,13 +19,13 @@ from recgraph.speculate.observe.frames import FOLDER, may_be_taken
 from recgraph.speculate.run.found import (
     ENTRIES,
     MIN_OPERATIONS,
+    DiscoveredFunction,
     Entries,
-    Found,
-    FoundFunctions,
+    FunctionRegistry,
     is_profiled,
     with_parts,
 )
-from recgraph.speculate.run.parts import PartCalls, taken_apart
+from recgraph.speculate.run.parts import PartCalls, outline
 
 # Runs in which nothing changed, after which no more callees are expected.
 QUIET_RUNS = 2
@@ -60,17 +60,19 @@ class Callees:
         parts: PartCalls | None = None,
     ) -> None:
         self.optimizations, self._parts = optimizations, parts
-        apart = None if parts is None else taken_apart(function, left, parts)
+        apart = None if parts is None else outline(function, left, parts)
         self._function = function if apart is None else functools.partial(apart.run, function)
         self._code = getattr(function, "__func__", function).__code__
         self.runs = 0
         self._frames = native.frames()
-        self._found = FoundFunctions(self._made)
+        self._found = FunctionRegistry(self._made)
         self._local = threading.local()
         self._last_change = 0
         self._entries = Entries(self._found.of)
         self._state = 0, 0
-        self._last_calls: dict[Found, tuple[int, int]] = {}  # how many there were, and the run in which the last came
+        self._last_calls: dict[
+            DiscoveredFunction, tuple[int, int]
+        ] = {}  # how many there were, and the run in which the last came
         self._is_looking = True
 
     def run(self, *arguments: Any, **named: Any) -> Any:
@@ -97,12 +99,12 @@ class Callees:
         self._is_looking = not self.is_settled or any(found.calls["graph"] for found in self._found.all())
 
     @property
-    def functions(self) -> list[Found]:
+    def functions(self) -> list[DiscoveredFunction]:
         """What was found, and its parts."""
         return list(with_parts([*(self._parts.all() if self._parts is not None else []), *self._found.all()]))
 
     @property
-    def converted(self) -> list[Found]:
+    def converted(self) -> list[DiscoveredFunction]:
         """Those that run as graphs."""
         return [found for found in self.functions if found.calls["graph"]]
 
@@ -111,11 +113,11 @@ class Callees:
         """Whether every function that is still called is a graph or left alone, and no more come."""
         return self.runs >= self._last_change + QUIET_RUNS and all(map(self._is_settled, self.functions))
 
-    def _is_settled(self, found: Found) -> bool:
+    def _is_settled(self, found: DiscoveredFunction) -> bool:
         is_done = (found.given_up and not found.left) or found.fits
         return bool(is_done) or self.runs > self._last_call(found)[1] + FORGOTTEN_RUNS
 
-    def _last_call(self, found: Found) -> tuple[int, int]:
+    def _last_call(self, found: DiscoveredFunction) -> tuple[int, int]:
         count, run = self._last_calls.get(found, (-1, 0))
         calls = sum(found.calls.values())
         return (count, run) if calls == count else (calls, self.runs)
@@ -150,15 +152,15 @@ class Callees:
             watch.handle(code, None)
             defects.contain("looking at a call", error)
 
-    def _made(self, function: types.FunctionType) -> Found:
+    def _made(self, function: types.FunctionType) -> DiscoveredFunction:
         self._last_change = self.runs
         code = function.__code__
-        return Found(code.co_qualname, code, MIN_OPERATIONS, optimizations=self.optimizations)
+        return DiscoveredFunction(code.co_qualname, code, MIN_OPERATIONS, optimizations=self.optimizations)
 
     def _called(self, function: types.FunctionType, values: tuple[Any, ...]) -> Any:
         found = self._found.of(function)
         result = found(function, values)
-        found.take_apart(function)
+        found.outline(function)
         if found.is_left:
             self._watch().handle(function.__code__, None)
             self._last_change = self.runs  # what it calls is found from now on

@@ -21,24 +21,24 @@ from recgraph.speculate.library import builtins, frameworks, iteration, standard
 from recgraph.speculate.machine.evaluator import ALL, ConversionSettings, Evaluator, Optimizations
 from recgraph.speculate.observe import module_state
 from recgraph.speculate.observe.profile import GeneralProfile, Profile, fits, same
-from recgraph.speculate.observe.reasons import Again, Feature, Inconvertible, Raised
+from recgraph.speculate.observe.reasons import Feature, Inconvertible, ProgramException, RestartConversion
 from recgraph.speculate.observe.syntax import Frame, Syntax, names_of, names_of_parameters, syntax_of
 from recgraph.speculate.passes import around, ordering, workers
 from recgraph.speculate.passes.randomness import RandomGraph
 from recgraph.speculate.passes.rewrites import choose_kernels, merge_reads, stack_products
-from recgraph.speculate.run.generality import GENERALITIES, Experience, Generality
+from recgraph.speculate.run.generality import GENERALITIES, ConversionHistory, SpecializationLevel
 from recgraph.speculate.run.rendering import Renderer
-from recgraph.speculate.run.turns import Turns
+from recgraph.speculate.run.turns import AlternatingRunner
 from recgraph.speculate.script.assumptions import Assumption, Presence, SameConstant, SameDecision, SameObject
 from recgraph.speculate.script.contexts import MakingVariable
 from recgraph.speculate.script.heap import ALIASES
 from recgraph.speculate.script.script import Script
 from recgraph.speculate.values import building, functions, later
 from recgraph.speculate.values.attributes import Namespace
-from recgraph.speculate.values.containers import Dataset, Known, Object, Valued
+from recgraph.speculate.values.containers import ConcreteValue, Dataset, Object, RecordValue
 from recgraph.speculate.values.functions import Class, FunctionKind, Made, SuperKind, assume_code, enter
 from recgraph.speculate.values.iterators import GraphRows, Iterating, Suspended
-from recgraph.speculate.values.later import Later
+from recgraph.speculate.values.later import DynamicValueKind
 from recgraph.speculate.values.tables import PerhapsNone, Row
 from recgraph.speculate.values.tensors import Composite, Ragged, Shape, Tensor, Variable
 
@@ -192,15 +192,15 @@ class Converted:
     owner: int | None = None
     is_specialised: bool = False
     keeps_shapes: bool = False
-    turns: Turns | None = None
+    turns: AlternatingRunner | None = None
 
 
 class Conversion(Evaluator):
     """The evaluator with all kinds of values, and what the library of Python, TensorFlow, Keras and NumPy defines."""
 
     kinds = (
-        Later, Tensor, Ragged, Composite, Variable, Made, Shape, Row, PerhapsNone, GraphRows, Iterating, Suspended,
-        Namespace, SuperKind, Class, FunctionKind, Dataset, Object, Valued, Known,
+        DynamicValueKind, Tensor, Ragged, Composite, Variable, Made, Shape, Row, PerhapsNone, GraphRows, Iterating,
+        Suspended, Namespace, SuperKind, Class, FunctionKind, Dataset, Object, RecordValue, ConcreteValue,
     )  # fmt: skip
 
     python = later.python
@@ -211,7 +211,7 @@ class Conversion(Evaluator):
 
 
 # What says that a call cannot be converted in some way. Whatever else is raised is a defect of ours.
-_NOT_SO: Final = (RecursionError, Raised, Inconvertible)
+_NOT_SO: Final = (RecursionError, ProgramException, Inconvertible)
 
 
 def convert(
@@ -221,7 +221,7 @@ def convert(
     optimizations: Optimizations = ALL,
     keeps_shapes: bool = False,
     knows_code: bool = False,
-    experience: Experience | None = None,
+    experience: ConversionHistory | None = None,
 ) -> Converted:
     """Converts a call; where numbers that vary cannot be inputs, for those of this call.
 
@@ -238,7 +238,7 @@ def convert(
     Raises:
         Inconvertible: it has to run eagerly.
     """
-    experience = experience or Experience()
+    experience = experience or ConversionHistory()
     if not optimizations.specialisation:
         for general in (GeneralProfile(profile), GeneralProfile(profile, keeps_shapes=True)):
             settings = ConversionSettings(general, optimizations, knows_code=knows_code)
@@ -261,7 +261,7 @@ def convert(
             converted, needed = _until_sure(function, parameters, settings, generality)
         except RecursionError as error:
             raise Inconvertible(Feature.RECURSION, "its calls go deeper than Python's stack has room for") from error
-        except Raised as raised:
+        except ProgramException as raised:
             first = first or raised.as_refusal()
         except Inconvertible as reason:
             first = first or reason
@@ -273,20 +273,20 @@ def convert(
 
 
 def _until_sure(
-    function: Any, parameters: tuple[Any, ...], settings: ConversionSettings, generality: Generality
-) -> tuple[Converted, Generality]:
+    function: Any, parameters: tuple[Any, ...], settings: ConversionSettings, generality: SpecializationLevel
+) -> tuple[Converted, SpecializationLevel]:
     """Converts, again where it turns out that ways have to be assumed on which gradients depend; with these ways."""
     while True:
         try:
             return _convert(function, parameters, settings, generality), generality
-        except Again as again:
+        except RestartConversion as again:
             if generality.is_rolled and any(place[0] == "unrolled" for place in again.places):
                 raise Inconvertible(Feature.OPERATIONS, "a long loop does not fit into a loop of the graph") from None
             generality = dataclasses.replace(generality, paths=generality.paths | again.places)
 
 
 def _convert(
-    function: Any, parameters: tuple[Any, ...], settings: ConversionSettings, generality: Generality
+    function: Any, parameters: tuple[Any, ...], settings: ConversionSettings, generality: SpecializationLevel
 ) -> Converted:
     syntax = syntax_of(function)
     script = Script(len(parameters))
@@ -304,9 +304,9 @@ def _convert(
         try:
             with script.rehearsal:
                 outputs = _built(ev, syntax, function, parameters, settings.knows_code)
-        except (Inconvertible, Raised) as reason:
+        except (Inconvertible, ProgramException) as reason:
             if ev.rolled and not _is_too_long(reason):
-                raise Again(ev.rolled) from reason
+                raise RestartConversion(ev.rolled) from reason
             raise
         finally:
             ev.heap.losses.restore()
@@ -391,20 +391,20 @@ def _finished(ev: Evaluator, graph: RandomGraph, outputs: list[tf.Tensor]) -> Co
     return Converted(script.text, script.assumptions, graph, compiled, script.watched, *kinds, turns)
 
 
-def _turns(concrete: Any, graph: RandomGraph, is_asked_for: bool | None) -> Turns | None:
+def _turns(concrete: Any, graph: RandomGraph, is_asked_for: bool | None) -> AlternatingRunner | None:
     """Turns with another form of the graph. Steps that several workers share are the same on all of them, and where
     results are to be the same in every run, none depends on what was measured."""
     if graph.sums or tf_private.is_deterministic():
         return None
     alternative = alternatives.of(concrete, is_asked_for)
-    return None if alternative is None else Turns(concrete, alternative)
+    return None if alternative is None else AlternatingRunner(concrete, alternative)
 
 
 def _without_tape(ev: Evaluator, graph: RandomGraph, outputs: list[tf.Tensor]) -> None:
     """Where it depends on a way what a tape around the call finds, ways are assumed if there is a tape, or none is.
 
     Raises:
-        Again: there is a tape, and ways have to be assumed.
+        RestartConversion: there is a tape, and ways have to be assumed.
         Inconvertible: there is, and the ways are those of rounds of a loop.
     """
     places, reason = around.decisive(ev, graph, outputs)
@@ -414,7 +414,7 @@ def _without_tape(ev: Evaluator, graph: RandomGraph, outputs: list[tf.Tensor]) -
         ev.script.scope["a_tape_is_listening"] = tf_private.a_tape_is_listening
         ev.script.assume("not a_tape_is_listening()", SameDecision("whether there is a tape around the call"))
     elif more := places - {None} - ev.paths:
-        raise Again(more)
+        raise RestartConversion(more)
     elif reason:
         raise Inconvertible(Feature.TAPE, reason)
     elif places != {None}:

@@ -20,7 +20,7 @@ from recgraph.speculate.observe.syntax import arguments_of
 from recgraph.speculate.run.function import Misses, PreparedCall, SpeculatedCalls
 from recgraph.speculate.run.graphs import CachedGraph
 from recgraph.speculate.run.keras_calls import loss_call, metric_update, model_call, optimizer_update
-from recgraph.speculate.run.parts import Apart, PartCalls, taken_apart
+from recgraph.speculate.run.parts import OutlinedFunction, PartCalls, outline
 from recgraph.speculate.script.assumptions import SameDecision
 
 # Graphs with fewer operations than this cost more than they save: guards and a call take as long as some operations.
@@ -30,7 +30,7 @@ MIN_OPERATIONS = 4
 MAX_UNFITTING = 3
 
 
-class Found(SpeculatedCalls):
+class DiscoveredFunction(SpeculatedCalls):
     """The calls of all functions that have some code: a function made anew in each step is the same to us.
 
     Args:
@@ -63,7 +63,7 @@ class Found(SpeculatedCalls):
         if profile is not None:
             self.profile, self._observer = profile, Observer(profile)
         self.parts = parts_of(self)
-        self._apart: Apart | None = None
+        self._apart: OutlinedFunction | None = None
         self.last: Callable[[], Any] = lambda: None
         self.at = 0
         self.where, self.least = f"{code.co_filename}:{code.co_firstlineno}", least
@@ -93,13 +93,13 @@ class Found(SpeculatedCalls):
         decisions = [broken for _, broken in misses if isinstance(broken.assumption, SameDecision)]
         return len(decisions) >= MAX_UNFITTING and self._ran["graph"] < 2 * self._conversions
 
-    def take_apart(self, function: Callable[..., Any]) -> None:
+    def outline(self, function: Callable[..., Any]) -> None:
         """Takes the function apart, if it is known now where."""
         if self.given_up and self.left:
-            self._apart, self.left = taken_apart(function, self.left, self.parts), frozenset()
+            self._apart, self.left = outline(function, self.left, self.parts), frozenset()
 
     def _eagerly(self, call: PreparedCall) -> Any:
-        self.take_apart(call.function)
+        self.outline(call.function)
         if self._apart is None:
             return native.frames().PLAIN
         return self._apart.run(call.function, *call.arguments, **call.named)
@@ -135,16 +135,16 @@ _FROM: Final = ", from line "
 def parts_of(calls: SpeculatedCalls) -> PartCalls:
     """What becomes of the parts of a function. What was seen of one that runs once in a call holds for it."""
 
-    def make(code: types.CodeType, may_repeat: bool) -> Found:
+    def make(code: types.CodeType, may_repeat: bool) -> DiscoveredFunction:
         profile = None if may_repeat else calls.profile
         name = f"{calls.name.partition(_FROM)[0]}{_FROM}{code.co_firstlineno}"
-        return Found(name, code, MIN_OPERATIONS, optimizations=calls.optimizations, profile=profile)
+        return DiscoveredFunction(name, code, MIN_OPERATIONS, optimizations=calls.optimizations, profile=profile)
 
     made = calls._observer.parts = PartCalls(make)
     return made
 
 
-def with_parts(found: Iterable[Found]) -> Iterator[Found]:
+def with_parts(found: Iterable[DiscoveredFunction]) -> Iterator[DiscoveredFunction]:
     """Functions and their parts, and the parts of these."""
     for one in found:
         yield one
@@ -155,7 +155,7 @@ def with_parts(found: Iterable[Found]) -> Iterator[Found]:
 KEPT = 8
 
 
-class FoundFunctions:
+class FunctionRegistry:
     """What was found, by code and globals: functions that are made anew in each step share one.
 
     Of functions that are gone, such as those of a cell that was executed again, only the last few are kept. Their code
@@ -165,15 +165,15 @@ class FoundFunctions:
         make: what is found, of a function.
     """
 
-    def __init__(self, make: Callable[[types.FunctionType], Found]) -> None:
+    def __init__(self, make: Callable[[types.FunctionType], DiscoveredFunction]) -> None:
         self._make = make
         self._codes: dict[types.CodeType, None] = {}
         self._left: weakref.WeakSet[types.CodeType] = weakref.WeakSet()
-        self._found: dict[tuple[types.CodeType, int], Found] = {}
+        self._found: dict[tuple[types.CodeType, int], DiscoveredFunction] = {}
         self._count = 0
         self._lock = threading.Lock()
 
-    def all(self) -> list[Found]:
+    def all(self) -> list[DiscoveredFunction]:
         """Everything."""
         with self._lock:
             return list(self._found.values())
@@ -205,7 +205,7 @@ class FoundFunctions:
         """Whether no more calls of some code are taken."""
         return code in self._left
 
-    def of(self, function: types.FunctionType) -> Found:
+    def of(self, function: types.FunctionType) -> DiscoveredFunction:
         """The calls of a function."""
         key = function.__code__, id(function.__globals__)
         with self._lock:
@@ -262,7 +262,7 @@ class Entries:
         of: gives what became of a function.
     """
 
-    def __init__(self, of: Callable[[types.FunctionType], Found]) -> None:
+    def __init__(self, of: Callable[[types.FunctionType], DiscoveredFunction]) -> None:
         self._of, self._local = of, threading.local()
 
     def __call__(self, function: types.FunctionType, values: tuple[Any, ...]) -> Any:

@@ -26,7 +26,7 @@ from recgraph.speculate.observe.reasons import PASSING, Feature, Inconvertible
 from recgraph.speculate.observe.syntax import binder, names_of_parameters, syntax_of
 from recgraph.speculate.run.conversion import convert
 from recgraph.speculate.run.explaining import remark_on_break, remark_on_refusal, remarks_of_profile
-from recgraph.speculate.run.generality import Experience
+from recgraph.speculate.run.generality import ConversionHistory
 from recgraph.speculate.run.graphs import Broken, CachedGraph, Graphs
 from recgraph.speculate.script import stand_ins
 from recgraph.speculate.script.assumptions import AllCommit, Assumption, FittingShape, NoException, SameShape
@@ -127,7 +127,7 @@ class SpeculatedCalls:
         self._counts: collections.Counter[str] = collections.Counter()
         self._shapes: collections.Counter[Any] = collections.Counter()
         self._attempts = 0
-        self._experience = Experience()
+        self._experience = ConversionHistory()
         self._conversions, self._seconds = 0, 0.0
         self._observer = Observer(self.profile)
         self._caches: weakref.WeakKeyDictionary[sharing.World, Graphs] = weakref.WeakKeyDictionary()

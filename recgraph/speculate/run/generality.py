@@ -10,7 +10,7 @@ from recgraph.speculate.observe.reasons import PASSING, Feature, Inconvertible
 
 
 @dataclasses.dataclass(frozen=True)
-class Generality:
+class SpecializationLevel:
     """For what calls a graph is to hold.
 
     Attributes:
@@ -40,15 +40,15 @@ class Generality:
 _WORTH_ANOTHER: Final = 4_000
 # One after the other, until one works.
 GENERALITIES: Final = (
-    Generality(keys_may_vary=True),
-    Generality(),
-    Generality(has_exact_shapes=True),
-    Generality(is_specialised=True),
-    Generality(is_rolled=True),
+    SpecializationLevel(keys_may_vary=True),
+    SpecializationLevel(),
+    SpecializationLevel(has_exact_shapes=True),
+    SpecializationLevel(is_specialised=True),
+    SpecializationLevel(is_rolled=True),
 )
 
 
-class Experience:
+class ConversionHistory:
     """Which generality has worked for the calls of a function.
 
     What has failed is likely to fail again, and takes as long as what works. So the next four conversions after one
@@ -57,17 +57,17 @@ class Experience:
     """
 
     def __init__(self) -> None:
-        self._worked: Generality | None = None
+        self._worked: SpecializationLevel | None = None
         self._left, self._next, self._lessons = 0, 4, 0
 
-    def likely(self, profile: Profile) -> Generality | None:
+    def likely(self, profile: Profile) -> SpecializationLevel | None:
         """What is tried before all others; None if nothing is."""
         if not self._left or profile.lessons != self._lessons:
             return None
         self._left -= 1
         return self._worked
 
-    def worked(self, generality: Generality, profile: Profile) -> None:
+    def worked(self, generality: SpecializationLevel, profile: Profile) -> None:
         """What a conversion has come to that tried all from the most general on."""
         self._left, self._lessons = 0, profile.lessons
         if generality != GENERALITIES[0]:

@@ -8,10 +8,10 @@ import types
 from typing import Any, Final
 
 from recgraph import tf_private
-from recgraph.contest import Contest
+from recgraph.contest import AdaptiveBenchmark
 from recgraph.speculate.observe.frames import watched
 from recgraph.speculate.observe.syntax import arguments_of
-from recgraph.speculate.run.found import Found
+from recgraph.speculate.run.found import DiscoveredFunction
 
 # Calls as a graph that are measured before it is judged.
 GRAPH_CALLS = 3
@@ -24,7 +24,7 @@ _GRAPH: Final = "graph"
 _EAGER: Final = "eager"
 
 
-class JudgedFound(Found):
+class ProfitableFunction(DiscoveredFunction):
     """The calls of functions that have some code; their graphs are let go of where eager calls take less time.
 
     A call in which a tape listens says nothing: what the gradient takes comes later.
@@ -32,13 +32,13 @@ class JudgedFound(Found):
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
-        self._contest: Contest | None = None
+        self._contest: AdaptiveBenchmark | None = None
         self._is_judged = False
         self._graph_seconds: list[float] = []
         self._observed_seconds: list[float] = []
 
     def __call__(self, function: types.FunctionType, values: tuple[Any, ...]) -> Any:
-        """See `Found`."""
+        """See `DiscoveredFunction`."""
         if self._is_judged or not tf_private.is_plainly_eager() or tf_private.a_tape_is_listening():
             return super().__call__(function, values)
         if self._contest is not None and self._contest.way == _EAGER:
@@ -66,9 +66,9 @@ class JudgedFound(Found):
         if statistics.median(self._graph_seconds) < CLEARLY * min(self._observed_seconds, default=0.0):
             self._is_judged = True
         else:
-            self._contest = Contest((_GRAPH, _EAGER), measured={_GRAPH: self._graph_seconds})
+            self._contest = AdaptiveBenchmark((_GRAPH, _EAGER), measured={_GRAPH: self._graph_seconds})
 
-    def _plainly(self, contest: Contest, function: types.FunctionType, values: tuple[Any, ...]) -> Any:
+    def _plainly(self, contest: AdaptiveBenchmark, function: types.FunctionType, values: tuple[Any, ...]) -> Any:
         """Calls the function as it is written, with all that it calls."""
         arguments, named = arguments_of(function, values)
         self._ran["eager"] += 1
@@ -79,7 +79,7 @@ class JudgedFound(Found):
         self._look(contest)
         return result
 
-    def _look(self, contest: Contest) -> None:
+    def _look(self, contest: AdaptiveBenchmark) -> None:
         """Decides, where the contest is over."""
         if contest.round >= ROUNDS and not contest.is_mixed:
             contest.end()

@@ -58,7 +58,7 @@ class PartCalls:
         return self._found.setdefault(key, self._make(code, may_repeat))
 
 
-class Apart:
+class OutlinedFunction:
     """A function that is taken apart.
 
     Args:
@@ -80,7 +80,7 @@ class Apart:
             raise
 
 
-def taken_apart(function: Any, left: frozenset[int], parts: PartCalls) -> Apart | None:
+def outline(function: Any, left: frozenset[int], parts: PartCalls) -> OutlinedFunction | None:
     """A function without the statements of some sites in parts; None where nothing is left to be a part.
 
     Args:
@@ -94,7 +94,7 @@ def taken_apart(function: Any, left: frozenset[int], parts: PartCalls) -> Apart 
     made = cut(syntax_of(inner), inner.__code__, left, parts)
     if made is None:
         return None
-    return Apart(made, parts)
+    return OutlinedFunction(made, parts)
 
 
 def _as_of_function(error: NameError, code: types.CodeType) -> NameError:

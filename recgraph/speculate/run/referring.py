@@ -18,7 +18,7 @@ from recgraph.cpython import facts
 from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.observe.known import is_a
 from recgraph.speculate.script.heap import is_namespace
-from recgraph.speculate.script.stand_ins import COLLECTIONS, StandIn
+from recgraph.speculate.script.stand_ins import COLLECTIONS, SymbolicValue
 
 # The method that gives a view of a dict, by the class of the view.
 _VIEWS: Final = {
@@ -75,7 +75,7 @@ def _is_of_call(ev: Evaluator, value: Any) -> bool:
         one = waiting.pop()
         if id(one) in seen or is_a(one, _ENDS) or ev.heap.name_of(one) is not None or is_namespace(one):
             continue
-        if is_a(one, StandIn) or id(one) in copies or ev.heap.is_made(one) or _is_in(one, ev.graph):
+        if is_a(one, SymbolicValue) or id(one) in copies or ev.heap.is_made(one) or _is_in(one, ev.graph):
             return True
         seen.add(id(one))
         waiting += gc.get_referents(one)

@@ -14,7 +14,7 @@ from recgraph import tf_private
 from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.observe import known
 from recgraph.speculate.observe.profile import is_plain
-from recgraph.speculate.observe.reasons import Again, Feature, Inconvertible
+from recgraph.speculate.observe.reasons import Feature, Inconvertible, RestartConversion
 from recgraph.speculate.passes import aliases
 from recgraph.speculate.passes.backward import may_take_other_ways
 from recgraph.speculate.passes.connections import RECORDS, assume_ways
@@ -24,14 +24,14 @@ from recgraph.speculate.script.heap import check_dropped, check_plain, memory_of
 from recgraph.speculate.script.script import Delete, Let, Perform, Write
 from recgraph.speculate.script.stand_ins import (
     COLLECTIONS,
+    DynamicValue,
+    FormattableVariable,
     LateCall,
-    MemberRun,
+    ListSegment,
     Missing,
     PartialShape,
-    Residual,
-    Showing,
-    Shown,
-    StandIn,
+    SymbolicValue,
+    VariableSnapshot,
     is_symbolic,
     parts_of,
 )
@@ -65,7 +65,9 @@ class Renderer:
         for identity, members in self.heap.appended.items():
             for member in members:
                 more = (
-                    f"extend({self._run(member)})" if isinstance(member, MemberRun) else f"append({self.code(member)})"
+                    f"extend({self._run(member)})"
+                    if isinstance(member, ListSegment)
+                    else f"append({self.code(member)})"
                 )
                 self.script.effect(Perform(f"{self.heap.names[identity]}.{more}"))
         for key, value in self.heap.shadow.items():
@@ -165,15 +167,15 @@ class Renderer:
 
     def code(self, value: Any) -> str:
         """A value as an expression."""
-        if isinstance(value, Residual):
+        if isinstance(value, DynamicValue):
             if value.is_array and value.tensor is not None:
                 return self._array(value)
             return value.name if value.tensor is None else f"{self._output(value.tensor)}.numpy().item()"
         if is_symbolic(value):
             return self._tensor(value)
-        if isinstance(value, Showing):
+        if isinstance(value, VariableSnapshot):
             parts = f"{self.script.constant(value.variable)}, {self._output(value.value)}"
-            return f"{self.script.constant(Shown)}({parts})"
+            return f"{self.script.constant(FormattableVariable)}({parts})"
         if isinstance(value, PartialShape):
             return f"{self.script.constant(tf.TensorShape)}({self._list(value.dims)})"
         name = self.heap.name_of(value)
@@ -197,7 +199,7 @@ class Renderer:
             self._fill(made, value)
         return self._made[id(value)]
 
-    def _array(self, value: Residual) -> str:
+    def _array(self, value: DynamicValue) -> str:
         """One array, whoever has it."""
         if id(value) not in self._made:
             self.ev.twins.check(value)
@@ -208,7 +210,7 @@ class Renderer:
 
     def _fresh(self, value: Any) -> str | None:
         """What makes a value that the call has made; None for what was there before and stays the same."""
-        if isinstance(value, StandIn):
+        if isinstance(value, SymbolicValue):
             raise Inconvertible(Feature.ESCAPE, "the call returns or stores a function or method that it made")
         if isinstance(value, RECORDS):
             return self._spent(value)
@@ -305,9 +307,9 @@ class Renderer:
         return f"[{self._parts(members)}]"
 
     def _parts(self, members: Sequence[Any]) -> str:
-        return ", ".join(f"*{self._run(m)}" if isinstance(m, MemberRun) else self.code(m) for m in members)
+        return ", ".join(f"*{self._run(m)}" if isinstance(m, ListSegment) else self.code(m) for m in members)
 
-    def _run(self, run: MemberRun) -> str:
+    def _run(self, run: ListSegment) -> str:
         """The members that the graph has for a list, as a list."""
         if id(run) not in self._made:
             self._held.append(run)
@@ -339,7 +341,7 @@ class Renderer:
         """A result that is a tensor which the call was given, on the way that was taken, is that very tensor.
 
         Raises:
-            Again: another way gives a copy that cannot be told from it, and has to be made anew, or a way assumed.
+            RestartConversion: another way gives a copy that cannot be told from it: it is made anew, or a way assumed.
             Inconvertible: the ways are none of the program's.
         """
         several = []
@@ -347,7 +349,7 @@ class Renderer:
             self.ev.graph, self.ev.conditionals, self.outputs, self.heap.name_of_given
         ):
             if ways and aliases.COPIES not in self.ev.paths:
-                raise Again({aliases.COPIES})
+                raise RestartConversion({aliases.COPIES})
             places = {self.ev.conditionals.get(op) for op in ways}
             assume_ways(self.ev, places, "a branch or loop gives a tensor or a copy of it", Feature.ESCAPE)
             several.append(f"({number}, ({', '.join(codes)},))")

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import tensorflow as tf
 
 from recgraph import tf_private
-from recgraph.contest import Contest
+from recgraph.contest import AdaptiveBenchmark
 from recgraph.core.alternatives import Alternative
 from recgraph.speculate.passes.ordering import MARK
 
@@ -27,7 +27,7 @@ WINS = 2
 _PLAIN, _OTHER = "plain", "other"
 
 
-class Turns:
+class AlternatingRunner:
     """Runs a graph, or the other form of it.
 
     Where a tape or an accumulator listens, the graph itself is run: the other form has no gradient.
@@ -41,7 +41,7 @@ class Turns:
         self._plain = tf_private.fast_call(concrete)
         self._alternative = alternative
         self._other: RunTensors | None = None
-        self._contest: Contest | None = None
+        self._contest: AdaptiveBenchmark | None = None
         self._settled: RunTensors | None = self._plain if alternative.is_better is False else None
         self._lock = threading.Lock()
         self._calls, self._seconds, self._wins = 0, 0.0, 0
@@ -98,7 +98,7 @@ class Turns:
         if self._alternative.is_better:
             self._settled = self._run_other
         else:
-            self._contest = Contest((_PLAIN, _OTHER))
+            self._contest = AdaptiveBenchmark((_PLAIN, _OTHER))
 
     def _run_other(self, tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
         assert self._other is not None
@@ -111,13 +111,13 @@ class Turns:
                 self._alternative.lines.append(f"  no longer used, since a call failed: {type(error).__name__}")
             raise
 
-    def _look(self, contest: Contest) -> None:
+    def _look(self, contest: AdaptiveBenchmark) -> None:
         """Decides, where the contest is over."""
         if not contest.winner:
             return
         self._wins += contest.winner == _OTHER
         if contest.winner == _OTHER and self._wins < WINS:
-            self._contest = Contest((_PLAIN, _OTHER))
+            self._contest = AdaptiveBenchmark((_PLAIN, _OTHER))
             return
         is_better = contest.winner == _OTHER
         self._settled = self._run_other if is_better else self._plain

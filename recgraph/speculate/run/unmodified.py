@@ -17,8 +17,8 @@ import tensorflow as tf
 from recgraph import defects, logs, native, sharing, tf_private
 from recgraph.explaining import joined
 from recgraph.speculate.observe.frames import FOLDER, is_ours, may_be_called, may_be_taken, users_frames
-from recgraph.speculate.run.found import ENTRIES, Entries, Found, FoundFunctions, with_parts
-from recgraph.speculate.run.judged import JudgedFound
+from recgraph.speculate.run.found import ENTRIES, DiscoveredFunction, Entries, FunctionRegistry, with_parts
+from recgraph.speculate.run.judged import ProfitableFunction
 
 _LOG = logs.logger("speculate")
 # How many of the last places of tapes are remembered, to find loops.
@@ -37,7 +37,7 @@ class Speculation:
 
     def __init__(self, strict: bool = False) -> None:
         self.strict = strict
-        self.found = FoundFunctions(lambda f: JudgedFound(f.__code__.co_qualname, f.__code__, strict=strict))
+        self.found = FunctionRegistry(lambda f: ProfitableFunction(f.__code__.co_qualname, f.__code__, strict=strict))
 
     def __enter__(self) -> Speculation:
         sharing.refuse("rg.speculation", "write the step as a function, under @rg.function")
@@ -54,7 +54,7 @@ class Speculation:
         native.frames().activate(stack[-1].watch if stack else None)
 
     @property
-    def functions(self) -> Mapping[str, Found]:
+    def functions(self) -> Mapping[str, DiscoveredFunction]:
         """What was found, and its parts, by qualified name; where several have one name, with their lines."""
         every = list(with_parts(self.found.all()))
         names = [found.name for found in every]

@@ -30,7 +30,7 @@ from recgraph.speculate.observe import keras_state, known, module_state
 from recgraph.speculate.observe.keras_state import Losses
 from recgraph.speculate.observe.known import answers_itself, has_attributes
 from recgraph.speculate.observe.profile import OCCURRENCES, VARIES, Profile, Seen, common_shape, is_plain
-from recgraph.speculate.observe.reasons import Again, Feature, Inconvertible, Raised
+from recgraph.speculate.observe.reasons import Feature, Inconvertible, ProgramException, RestartConversion
 from recgraph.speculate.script.assumptions import (
     NOTED,
     Assumption,
@@ -49,7 +49,7 @@ from recgraph.speculate.script.assumptions import (
 )
 from recgraph.speculate.script.contexts import Contexts
 from recgraph.speculate.script.script import Condition, Script
-from recgraph.speculate.script.stand_ins import CONTAINERS, MISSING, Residual, fixed, has_run, rebuilt
+from recgraph.speculate.script.stand_ins import CONTAINERS, MISSING, DynamicValue, fixed, has_run, rebuilt
 
 _IDENTITIES = (
     types.FunctionType, types.BuiltinFunctionType, types.ModuleType, type, tf.Variable, tf.DType, enum.Enum
@@ -229,9 +229,9 @@ class Heap:
             return self._object(value, name, assume)
         assume(SameType, f"type({name}) is {self.script.constant(type(value))}")
         if isinstance(value, np.ndarray):
-            return Residual(name, fixed(value), site=site and site[0])
+            return DynamicValue(name, fixed(value), site=site and site[0])
         if isinstance(value, np.generic):
-            return Residual(name, value)
+            return DynamicValue(name, value)
         if isinstance(value, _VALUES) and not known.is_users_type(type(value)):
             self.script.scope["are_alike"] = _are_alike
             assume(SameConstant, f"are_alike({name}, {self.script.constant(value)})")
@@ -256,7 +256,7 @@ class Heap:
         may_be_input = type(value) in (int, float, str)
         if seen.varies and seen.count > 1 and may_be_input and not self.is_specialised:
             assume(SameType, f"type({name}) is {self.script.constant(type(value))}")
-            return Residual(name, value)
+            return DynamicValue(name, value)
         assume(SameValue if may_be_input else SameConstant, self.script.is_equal(name, value))
         return value
 
@@ -402,14 +402,14 @@ class Heap:
         """No tensor that the program tells apart is read in two places, or all are where they were in this call.
 
         Raises:
-            Again: in this call one is, and its places have not been merged yet.
+            RestartConversion: in this call one is, and its places have not been merged yet.
         """
         fed = [known for known in self._feeds.values() if known.example is not None]
         told, others = ([known for known in fed if known.is_told is wanted] for wanted in (True, False))
         if not told or len(fed) == 1:
             return
         if not are_apart(*([known.example for known in part] for part in (told, others))):
-            raise Again({ALIASES})
+            raise RestartConversion({ALIASES})
         names = ("".join(f"{known.name}, " for known in part) for part in (told, others))
         self.script.scope["are_apart"] = are_apart
         what = f"{len(fed)} tensors, {len(told)} of which a tape is asked about"
@@ -419,7 +419,7 @@ class Heap:
         """The placeholder for a value that the script gives to the graph."""
         return self._fed(name, spec).tensor
 
-    def array(self, value: Residual, array: np.ndarray, dtype: Any, site: tuple[Any, ...], where: str) -> tf.Tensor:
+    def array(self, value: DynamicValue, array: np.ndarray, dtype: Any, site: tuple[Any, ...], where: str) -> tf.Tensor:
         """The placeholder for an array of NumPy's that the script gives to the graph.
 
         Args:
@@ -542,7 +542,7 @@ class Heap:
             try:
                 self.open(container, where)[index] = value
             except (LookupError, TypeError, ValueError) as error:
-                raise Raised(error, where) from error
+                raise ProgramException(error, where) from error
         elif isinstance(container, dict):
             if id(container) in self.opened:
                 _put(self.opened[id(container)], index, value)
@@ -772,7 +772,7 @@ def _current(container: Any, index: Any, where: str) -> Any:
     try:
         return container[index]
     except (LookupError, TypeError) as error:
-        raise Raised(error, where) from error
+        raise ProgramException(error, where) from error
 
 
 def like(container: dict[Any, Any], items: dict[Any, Any]) -> dict[Any, Any]:

@@ -16,7 +16,7 @@ import keras
 from recgraph.speculate.script.stand_ins import leaves
 
 
-class Newborn:
+class CallLocalObjects:
     """The variables and objects that the call has made.
 
     Attributes:

@@ -29,8 +29,8 @@ from recgraph.cpython.parsing import parse
 from recgraph.speculate.observe.reasons import Feature, Inconvertible
 from recgraph.speculate.script.assumptions import Assumption
 from recgraph.speculate.script.draws import Draws, Rehearsal
-from recgraph.speculate.script.newborn import Newborn
-from recgraph.speculate.script.stand_ins import StandIn, stands_in
+from recgraph.speculate.script.newborn import CallLocalObjects
+from recgraph.speculate.script.stand_ins import SymbolicValue, stands_in
 
 _INDENT = "    "
 # An expression of names, numbers and items, as most are: parsing it would take much longer.
@@ -195,7 +195,7 @@ class Script:
         self.scope: dict[str, Any] = {}
         self.watched: list[Any] = []
         self.rehearsal = Rehearsal()
-        self.newborn = Newborn()
+        self.newborn = CallLocalObjects()
         self._constants: dict[int, str] = {}
         self._told: dict[int, str] = {}
         self._assumed: set[str] = set()
@@ -204,7 +204,7 @@ class Script:
 
     def constant(self, value: Any) -> str:
         """The name of an object that stays the same; held alive by the function."""
-        if isinstance(value, StandIn):
+        if isinstance(value, SymbolicValue):
             raise Inconvertible(Feature.TEXT, f"a {type(value).__name__.lower()} has no place in the script")
         if (where := self.newborn.kept_by(value)) is not None:
             raise Inconvertible(Feature.NEW_VARIABLE, "a variable that is made here is kept after the call", where)

@@ -17,11 +17,11 @@ import tensorflow as tf
 
 from recgraph import tf_private
 from recgraph.speculate.observe.known import is_a
-from recgraph.speculate.observe.reasons import Feature, Inconvertible, Raised
+from recgraph.speculate.observe.reasons import Feature, Inconvertible, ProgramException
 from recgraph.speculate.observe.syntax import Frame
 
 
-class StandIn:
+class SymbolicValue:
     """What stands for a value of the program's while a call is converted. It has no text that a program might show."""
 
     def __repr__(self) -> NoReturn:
@@ -34,7 +34,7 @@ class StandIn:
         self.__repr__()
 
 
-class MadeFunction(StandIn):
+class MadeFunction(SymbolicValue):
     """Something that the call has made or found and that the program can only call.
 
     Attributes:
@@ -48,7 +48,7 @@ class MadeFunction(StandIn):
         raise NotImplementedError
 
 
-class Giving(MadeFunction):
+class BoundConstantMethod(MadeFunction):
     """A method without arguments of which the conversion knows what it gives."""
 
     def __init__(self, give: Callable[[], Any]) -> None:
@@ -67,7 +67,7 @@ class OwnersMethod(MadeFunction):
 
 
 @dataclasses.dataclass(eq=False, repr=False)
-class Residual(StandIn):
+class DynamicValue(SymbolicValue):
     """A Python value that differs from call to call and stays in Python.
 
     Attributes:
@@ -116,7 +116,7 @@ HELD: Final = 1 << 62
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class Missing(StandIn):
+class Missing(SymbolicValue):
     """What a name or attribute is after it was deleted, or before it was set."""
 
 
@@ -124,7 +124,7 @@ MISSING = Missing()
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class MemberRun(StandIn):
+class ListSegment(SymbolicValue):
     """Members of a list, one after the other, as many as the graph says. It stands in the list for all of them.
 
     Attributes:
@@ -152,28 +152,28 @@ def has_run(members: Any) -> bool:
     """Whether only the graph knows how many members a list or tuple has."""
     if not isinstance(members, list | tuple):
         return False
-    return any(map(operator.is_, map(type, members), itertools.repeat(MemberRun)))  # asked often, and of long lists
+    return any(map(operator.is_, map(type, members), itertools.repeat(ListSegment)))  # asked often, and of long lists
 
 
 def how_many(members: Sequence[Any]) -> tf.Tensor:
     """How many members a list with runs has, int64."""
-    counts = [member.count if isinstance(member, MemberRun) else 1 for member in members]
+    counts = [member.count if isinstance(member, ListSegment) else 1 for member in members]
     return functools.reduce(operator.add, counts, tf.constant(0, tf.int64))
 
 
 def is_symbolic(value: Any) -> bool:
     """Whether a value is a tensor of the graph, or made of such."""
-    return isinstance(value, tf.Tensor | tf.IndexedSlices | tf.RaggedTensor | tf.SparseTensor | MemberRun)
+    return isinstance(value, tf.Tensor | tf.IndexedSlices | tf.RaggedTensor | tf.SparseTensor | ListSegment)
 
 
 def is_of_graph(value: Any) -> bool:
     """Whether a value is a number or array of Python's that comes out of the graph."""
-    return isinstance(value, Residual) and value.tensor is not None
+    return isinstance(value, DynamicValue) and value.tensor is not None
 
 
 def is_unknown(value: Any) -> bool:
     """Whether a value is one that only the script or the graph knows."""
-    return is_symbolic(value) or isinstance(value, Residual | Showing)
+    return is_symbolic(value) or isinstance(value, DynamicValue | VariableSnapshot)
 
 
 def is_variable(value: Any) -> bool:
@@ -193,7 +193,7 @@ def read_variable(value: Any) -> Any:
     return value.read_value() if isinstance(value, tf.Variable) else value
 
 
-class Iteration(StandIn):
+class Iteration(SymbolicValue):
     """An iterator that the program has made: a generator expression, a `zip`, a `map`.
 
     Args:
@@ -203,27 +203,27 @@ class Iteration(StandIn):
         node: the expression that made it.
     """
 
-    def __init__(self, members: Iterator[Any] | Rows, forks: int, node: Any = None) -> None:
+    def __init__(self, members: Iterator[Any] | IterationSpace, forks: int, node: Any = None) -> None:
         self.members, self.forks, self.node = members, forks, node
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class Unsure(StandIn):
+class MaybeUnbound(SymbolicValue):
     """The value of a name that has one only where a condition of the graph holds."""
 
     value: Any
     condition: tf.Tensor
 
 
-class _Dummy(StandIn):
+class _Undefined(SymbolicValue):
     """A value that nobody will look at: what a branch that does not return has returned."""
 
 
-DUMMY = _Dummy()
+UNDEFINED = _Undefined()
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class Rows(StandIn):
+class IterationSpace(SymbolicValue):
     """What a loop in the graph goes through.
 
     Attributes:
@@ -242,7 +242,7 @@ class Rows(StandIn):
 
 
 @dataclasses.dataclass(eq=False, repr=False)
-class Ref(StandIn):
+class Ref(SymbolicValue):
     """An object that is a row of a table, or None.
 
     Attributes:
@@ -303,7 +303,7 @@ def stands_in(value: Any) -> bool:
     held = [value]
     while held:
         one = held.pop()
-        if is_a(one, StandIn) or (is_a(one, tf.Tensor) and not is_a(one, tf_private.EagerTensor)):
+        if is_a(one, SymbolicValue) or (is_a(one, tf.Tensor) and not is_a(one, tf_private.EagerTensor)):
             return True
         if is_a(one, tf.Variable) and tf_private.is_of_graph(one):
             return True
@@ -322,7 +322,7 @@ def _bound_to(value: Any) -> list[Any]:
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class Perhaps(StandIn):
+class Perhaps(SymbolicValue):
     """What an attribute of a row is that may be None.
 
     Attributes:
@@ -337,22 +337,22 @@ class Perhaps(StandIn):
 
 
 @dataclasses.dataclass(eq=False, repr=False)
-class PartialShape(StandIn):
+class PartialShape(SymbolicValue):
     """A shape with a residual for each dimension that differs from call to call."""
 
-    dims: list[int | Residual]
+    dims: list[int | DynamicValue]
 
     @property
     def is_early(self) -> bool:
         """Whether all of it is known before the graph."""
-        return not any(isinstance(dim, Residual) and dim.late for dim in self.dims)
+        return not any(isinstance(dim, DynamicValue) and dim.late for dim in self.dims)
 
 
 # What is done with a member; whether the consumer wants no more.
 Taker: TypeAlias = Callable[[Any], bool]
 
 
-class Closed(Exception):
+class GeneratorStopped(Exception):
     """The consumer of a generator wants no more: `GeneratorExit`.
 
     Args:
@@ -360,11 +360,11 @@ class Closed(Exception):
         error: what the consumer has raised, which the generator does not see.
     """
 
-    def __init__(self, generator: Generator, error: Raised | None = None) -> None:
+    def __init__(self, generator: Generator, error: ProgramException | None = None) -> None:
         self.generator, self.error = generator, error
 
 
-class Generator(StandIn):
+class Generator(SymbolicValue):
     """A call of a generator function whose body has not begun.
 
     Args:
@@ -393,10 +393,10 @@ class Generator(StandIn):
             try:
                 with ev.at(here):
                     stops = take(member)
-            except Raised as raised:
+            except ProgramException as raised:
                 if throws:
                     raise
-                raise Closed(self, raised) from None
+                raise GeneratorStopped(self, raised) from None
             finally:
                 ev.frames.pop()
             if stops and ev.contexts.forks != forks:
@@ -404,12 +404,12 @@ class Generator(StandIn):
             if stops and tf.compat.v1.get_default_graph() is not graph:  # what was taken belongs to a round of the loop
                 raise ev.refuse(Feature.GENERATOR, "a generator ends inside a loop of the graph")
             if stops:
-                raise Closed(self)
+                raise GeneratorStopped(self)
 
         self.frame.taker = taken
         try:
             return self.start()
-        except Closed as closed:
+        except GeneratorStopped as closed:
             if closed.generator is not self:
                 raise
             if closed.error is not None:
@@ -443,7 +443,7 @@ COLLECTIONS = (list, tuple, dict, set, frozenset, collections.deque)
 MUTABLE = (list, dict, set, collections.deque)
 
 
-class Shown:
+class FormattableVariable:
     """A variable with a value of its own."""
 
     def __init__(self, variable: Any, value: tf.Tensor) -> None:
@@ -461,8 +461,8 @@ class Shown:
         return str(to_text(self))
 
 
-class Showing(StandIn):
-    """A variable whose text is asked for, while a call is converted: the script makes a `Shown` of it."""
+class VariableSnapshot(SymbolicValue):
+    """A variable whose text is asked for, while a call is converted: the script makes a `FormattableVariable` of it."""
 
     def __init__(self, variable: Any) -> None:
         self.variable = variable
@@ -494,7 +494,7 @@ def leaves(values: Any) -> Any:
 
 def example_of(value: Any) -> Any:
     """A value with the examples of the residuals in it."""
-    if isinstance(value, Residual):
+    if isinstance(value, DynamicValue):
         return value.example
     return fixed(value) if isinstance(value, np.ndarray) else mapped(example_of, value)
 

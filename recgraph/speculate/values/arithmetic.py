@@ -1,6 +1,6 @@
 """Arithmetic of Python numbers that come out of the graph, done in it: as Python does, or an assertion breaks.
 
-Integers have 64 bits in the graph. What is known of their size (`Residual.limit`) mostly tells that this is enough;
+Integers have 64 bits in the graph. What is known of their size (`DynamicValue.limit`) mostly tells that this is enough;
 else the graph checks it, and a call with larger ones runs eagerly.
 """
 
@@ -18,14 +18,14 @@ from recgraph.speculate.machine.evaluator import Evaluator, registering
 from recgraph.speculate.observe import known
 from recgraph.speculate.observe.reasons import Feature
 from recgraph.speculate.script.assumptions import Assumption, FittingInteger, NoException
-from recgraph.speculate.script.stand_ins import HELD, Residual, read_variable
+from recgraph.speculate.script.stand_ins import HELD, DynamicValue, read_variable
 from recgraph.speculate.values import arrays
 
 _FULL: Final = 1 << 63
 _EXACT_IN_FLOAT: Final = 1 << 53
 # By how much a number may grow in a round of a loop without a check: it takes years until it is too large.
 _STEP: Final = 1 << 32
-_Rule = Callable[["NumberOperation"], Residual]
+_Rule = Callable[["NumberOperation"], DynamicValue]
 RULES: dict[Any, _Rule] = {}
 # Says how a function of numbers is done in the graph.
 rule = registering(RULES)
@@ -59,9 +59,9 @@ class NumberOperation:
         """The operands, truth values as numbers."""
         return [tf.cast(t, tf.int64) if t.dtype == tf.bool else t for t in self.tensors]
 
-    def result(self, tensor: tf.Tensor, limit: int | None = None) -> Residual:
+    def result(self, tensor: tf.Tensor, limit: int | None = None) -> DynamicValue:
         """A number that comes out of the graph."""
-        return Residual("", tensor=tensor, late=True, limit=limit)
+        return DynamicValue("", tensor=tensor, late=True, limit=limit)
 
     def hold(self, condition: tf.Tensor, kind: type[Assumption], what: str) -> None:
         """Goes on only where a condition holds."""
@@ -76,18 +76,18 @@ class NumberOperation:
 
     def hold_divisor(self, value: Any) -> None:
         """Goes on only where the divisor is not 0."""
-        if isinstance(value, Residual):
+        if isinstance(value, DynamicValue):
             self.hold(tf.not_equal(self.tensors[1], 0), NoException, "the divisor is not 0")
 
 
-def apply(ev: Evaluator, function: Any, arguments: Sequence[Any]) -> Residual | None:
+def apply(ev: Evaluator, function: Any, arguments: Sequence[Any]) -> DynamicValue | None:
     """The value of a function of numbers in the graph; None where it is not done there."""
     how = RULES.get(function) if known.is_hashable(function) else None
     if how is not None and getattr(function, "__module__", "") == "math":
         arguments = [_as_number(ev, a) for a in arguments]
     if how is None or not all(_is_number(a) for a in arguments) or (how is _rounding and len(arguments) > 1):
         return None
-    if function in _DIVISIONS and not isinstance(arguments[1], Residual) and not arguments[1]:
+    if function in _DIVISIONS and not isinstance(arguments[1], DynamicValue) and not arguments[1]:
         raise ev.refuse(Feature.RAISES, "ZeroDivisionError")
     made = NumberOperation(ev, function, arguments, ev.here)
     if function in _DIVISIONS:
@@ -95,7 +95,7 @@ def apply(ev: Evaluator, function: Any, arguments: Sequence[Any]) -> Residual | 
     return how(made)
 
 
-def extreme(ev: Evaluator, function: Any, members: Sequence[Any]) -> Residual | None:
+def extreme(ev: Evaluator, function: Any, members: Sequence[Any]) -> DynamicValue | None:
     """`min` or `max` of numbers of one type; None where it is not found in the graph."""
     if not members or not all(map(_is_number, members)):
         return None
@@ -116,7 +116,7 @@ def _as_number(ev: Evaluator, value: Any) -> Any:
 
 
 def _is_number(value: Any) -> bool:
-    if isinstance(value, Residual):
+    if isinstance(value, DynamicValue):
         kinds = (tf.bool, tf.int64, tf.float64)
         if value.is_array or (value.late and value.tensor is None):
             return False
@@ -131,12 +131,12 @@ def _tensor(ev: Evaluator, value: Any) -> tf.Tensor:
 def _limit(value: Any, tensor: tf.Tensor) -> int | None:
     if tensor.dtype == tf.bool:
         return 1
-    if isinstance(value, Residual):
+    if isinstance(value, DynamicValue):
         return value.limit
     return abs(value) if isinstance(value, int) else 0
 
 
-def kept_in_loop(ev: Evaluator, value: Residual) -> tf.Tensor:
+def kept_in_loop(ev: Evaluator, value: DynamicValue) -> tf.Tensor:
     """An integer that goes into a branch's or loop's variable: it is smaller than those may be."""
     tensor = ev.tensor(value)
     if tensor.dtype == tf.int64 and (value.limit is None or value.limit > HELD + _STEP):
@@ -146,7 +146,7 @@ def kept_in_loop(ev: Evaluator, value: Residual) -> tf.Tensor:
 
 
 @rule(operator.add, operator.iadd, operator.sub, operator.isub, operator.mul, operator.imul)
-def _arithmetic(made: NumberOperation) -> Residual:
+def _arithmetic(made: NumberOperation) -> DynamicValue:
     if made.is_float:
         return made.result(made.function(*made.tensors))
     one, other = made.limits
@@ -161,7 +161,7 @@ def _arithmetic(made: NumberOperation) -> Residual:
 
 
 @rule(operator.neg, operator.pos, operator.abs, abs)
-def _sign(made: NumberOperation) -> Residual:
+def _sign(made: NumberOperation) -> DynamicValue:
     tensor = made.integers[0]
     if not made.is_float and (made.limits[0] is None or made.limits[0] >= _FULL):
         made.hold(tensor > -_FULL, FittingInteger, "an integer of 63 bits")
@@ -170,14 +170,14 @@ def _sign(made: NumberOperation) -> Residual:
 
 
 @rule(operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne)
-def _comparison(made: NumberOperation) -> Residual:
+def _comparison(made: NumberOperation) -> DynamicValue:
     if made.mixed:
         made.hold_exact()
     return made.result(made.function(*made.integers))
 
 
 @rule(operator.and_, operator.or_, operator.xor, operator.iand, operator.ior, operator.ixor)
-def _bits(made: NumberOperation) -> Residual:
+def _bits(made: NumberOperation) -> DynamicValue:
     if made.is_float:
         raise made.ev.refuse(Feature.RAISES, f"{made.function.__name__} of floats", at=made.node)
     on_bools, on_integers = _LOGICAL[made.function]
@@ -196,7 +196,7 @@ _LOGICAL: Final[dict[Any, tuple[Any, Any]]] = {
 
 
 @rule(operator.truediv, operator.itruediv)
-def _division(made: NumberOperation) -> Residual:
+def _division(made: NumberOperation) -> DynamicValue:
     if not made.is_float:
         made.hold_exact()
     one, other = (tf.cast(t, tf.float64) for t in made.integers)
@@ -204,7 +204,7 @@ def _division(made: NumberOperation) -> Residual:
 
 
 @rule(operator.floordiv, operator.ifloordiv)
-def _floor_division(made: NumberOperation) -> Residual:
+def _floor_division(made: NumberOperation) -> DynamicValue:
     one, other = made.integers
     if made.is_float:
         return made.result(_divmod(one, other)[0])
@@ -213,7 +213,7 @@ def _floor_division(made: NumberOperation) -> Residual:
 
 
 @rule(operator.mod, operator.imod)
-def _remainder(made: NumberOperation) -> Residual:
+def _remainder(made: NumberOperation) -> DynamicValue:
     one, other = made.integers
     if made.is_float:
         return made.result(_divmod(one, other)[1])
@@ -252,20 +252,20 @@ _DIVISIONS: Final = frozenset({
 
 
 @rule(math.isnan, math.isinf, math.isfinite)
-def _kind_of_float(made: NumberOperation) -> Residual:
+def _kind_of_float(made: NumberOperation) -> DynamicValue:
     function = {math.isnan: tf.math.is_nan, math.isinf: tf.math.is_inf}.get(made.function, tf.math.is_finite)
     return made.result(function(tf.cast(made.integers[0], tf.float64)))
 
 
 @rule(math.sqrt)
-def _root(made: NumberOperation) -> Residual:
+def _root(made: NumberOperation) -> DynamicValue:
     value = tf.cast(made.integers[0], tf.float64)
     made.hold(value >= 0.0, NoException, "a root of a number that is not negative")
     return made.result(tf.sqrt(value))
 
 
 @rule(math.floor, math.ceil, round)
-def _rounding(made: NumberOperation) -> Residual:
+def _rounding(made: NumberOperation) -> DynamicValue:
     if not made.is_float:
         return made.result(made.integers[0], made.limits[0])
     function = {math.floor: tf.floor, math.ceil: tf.math.ceil}.get(made.function, tf.round)
@@ -273,11 +273,11 @@ def _rounding(made: NumberOperation) -> Residual:
         return to_integer(made.ev, function(made.tensors[0]))
 
 
-def to_integer(ev: Evaluator, whole: tf.Tensor) -> Residual:
+def to_integer(ev: Evaluator, whole: tf.Tensor) -> DynamicValue:
     """A float without a fraction as an integer."""
     fits = tf.abs(tf.cast(whole, tf.float64)) < float(HELD)  # false for what is not a number
     ev.assert_in_graph(fits, ev.noted(FittingInteger, "a float as an integer of 62 bits"))
-    return Residual("", tensor=tf.cast(whole, tf.int64), late=True, limit=HELD)
+    return DynamicValue("", tensor=tf.cast(whole, tf.int64), late=True, limit=HELD)
 
 
 _NUMBER_DTYPES = frozenset({tf.bool, tf.float16, tf.bfloat16, tf.float32, tf.float64, tf.uint8, tf.uint16, tf.uint32,
@@ -299,4 +299,4 @@ def number_of(ev: Evaluator, kind: type, value: Any) -> Any:
         raise ev.refuse(Feature.NUMBER, "int() of a uint64 tensor")
     wanted = {float: tf.float64, int: tf.int64, bool: tf.bool}[kind]
     limit = None if kind is not int or scalar.dtype in (tf.int64, tf.bool) else 1 << 32
-    return Residual("", tensor=tf.cast(scalar, wanted), late=True, limit=limit)
+    return DynamicValue("", tensor=tf.cast(scalar, wanted), late=True, limit=limit)

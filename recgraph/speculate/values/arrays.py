@@ -19,7 +19,7 @@ from recgraph.speculate.observe import known
 from recgraph.speculate.observe.known import IN_PLACE
 from recgraph.speculate.observe.reasons import Feature
 from recgraph.speculate.script import stand_ins
-from recgraph.speculate.script.stand_ins import LateCall, Residual, fixed, is_of_graph
+from recgraph.speculate.script.stand_ins import DynamicValue, LateCall, fixed, is_of_graph
 
 FLOATS: Final = (tf.float16, tf.float32, tf.float64)
 INTEGERS: Final = (tf.int8, tf.int16, tf.int32, tf.int64)
@@ -27,9 +27,9 @@ _COMPARISONS: Final = frozenset({operator.lt, operator.le, operator.gt, operator
 _OF_FLOATS: Final = frozenset({operator.add, operator.sub, operator.mul, operator.neg, operator.abs, abs})
 
 
-def of(tensor: tf.Tensor) -> Residual:
+def of(tensor: tf.Tensor) -> DynamicValue:
     """What `.numpy()` of a tensor gives."""
-    return Residual("", tensor=tensor, late=True, is_array=True)
+    return DynamicValue("", tensor=tensor, late=True, is_array=True)
 
 
 def is_array(value: Any) -> bool:
@@ -37,7 +37,7 @@ def is_array(value: Any) -> bool:
     return is_of_graph(value) and value.is_array
 
 
-def apply(ev: Evaluator, function: Any, arguments: Sequence[Any]) -> Residual | None:
+def apply(ev: Evaluator, function: Any, arguments: Sequence[Any]) -> DynamicValue | None:
     """An operator or a function of NumPy's in the graph; None where it is not done there."""
     if not any(map(is_array, arguments)):
         return None
@@ -46,7 +46,7 @@ def apply(ev: Evaluator, function: Any, arguments: Sequence[Any]) -> Residual | 
     return look(function, arguments)
 
 
-def _operator(ev: Evaluator, function: Any, arguments: Sequence[Any]) -> Residual | None:
+def _operator(ev: Evaluator, function: Any, arguments: Sequence[Any]) -> DynamicValue | None:
     dtypes = {a.tensor.dtype for a in arguments if is_array(a)}
     dtype = dtypes.pop()
     if dtype == tf.string:
@@ -60,18 +60,18 @@ def _operator(ev: Evaluator, function: Any, arguments: Sequence[Any]) -> Residua
     return of(function(*operands))
 
 
-def _bytes(function: Any, arguments: Sequence[Any]) -> Residual | None:
+def _bytes(function: Any, arguments: Sequence[Any]) -> DynamicValue | None:
     """One string, which NumPy gives as bytes, is compared with another."""
     tensors = [a.tensor if is_array(a) else tf.constant(a) if type(a) is bytes else None for a in arguments]
     if function not in (operator.eq, operator.ne) or any(t is None or t.shape.rank != 0 for t in tensors):
         return None
     equal = tf.equal(*tensors)
-    return Residual("", tensor=equal if function is operator.eq else tf.logical_not(equal), late=True)
+    return DynamicValue("", tensor=equal if function is operator.eq else tf.logical_not(equal), late=True)
 
 
 def _beside(ev: Evaluator, value: Any, dtype: tf.DType) -> tf.Tensor | None:
     """A number of Python's beside an array: it takes the array's dtype."""
-    if isinstance(value, Residual):
+    if isinstance(value, DynamicValue):
         is_number = value.tensor is not None and not value.is_array
         if is_number and dtype in FLOATS and value.tensor.dtype == tf.float64:
             return tf.cast(value.tensor, dtype)
@@ -87,7 +87,7 @@ def _fits(value: int, dtype: tf.DType) -> bool:
     return dtype in INTEGERS and bool(dtype.min <= value <= dtype.max)
 
 
-def item(array: Residual, index: Any) -> Residual | None:
+def item(array: DynamicValue, index: Any) -> DynamicValue | None:
     """One number of an array; parts of it are views, which stay NumPy's."""
     parts = index if isinstance(index, tuple) else (index,)
     shape = array.tensor.shape if array.tensor is not None else tf.TensorShape(None)
@@ -142,7 +142,7 @@ _FUNCTIONS: Final[dict[Any, Any]] = {
 }  # fmt: skip
 
 
-def look(function: Any, arguments: Sequence[Any]) -> Residual | None:
+def look(function: Any, arguments: Sequence[Any]) -> DynamicValue | None:
     """A function of NumPy's on one array or tensor; None where it is not done in the graph."""
     if len(arguments) != 1 or not known.is_hashable(function) or function not in _FUNCTIONS:
         return None
@@ -161,7 +161,7 @@ def is_changed_by(function: Any, arguments: Sequence[Any]) -> bool:
     if not isinstance(function, types.BuiltinFunctionType) or function not in IN_PLACE:
         return False
     array = arguments[0]
-    if not isinstance(array, Residual) or not array.is_array:
+    if not isinstance(array, DynamicValue) or not array.is_array:
         return False
     return array.tensor is None or array.tensor.shape.rank != 0
 
@@ -185,14 +185,14 @@ def converts(of: np.dtype, to: tf.DType) -> bool:
 
 def is_early(value: Any) -> bool:
     """Whether a value is an array that the script has before the graph runs."""
-    return isinstance(value, Residual) and value.tensor is None and isinstance(value.example, np.ndarray)
+    return isinstance(value, DynamicValue) and value.tensor is None and isinstance(value.example, np.ndarray)
 
 
 def note_views(found: Any, arguments: Sequence[Any]) -> Any:
     """The example of a result: where it shares memory with an argument, neither is changed from now on."""
     if isinstance(found, np.ndarray):
         for array in stand_ins.leaves(arguments):
-            if isinstance(array, Residual):
+            if isinstance(array, DynamicValue):
                 array = array.example
             if isinstance(array, np.ndarray) and np.may_share_memory(found, array):
                 array.flags.writeable = False
@@ -235,20 +235,20 @@ class Contents:
             array[...] = copy
 
 
-def type_of(array: Residual) -> type:
+def type_of(array: DynamicValue) -> type:
     """The type of an array, or of one number of NumPy's."""
     shape = tf.TensorShape(None) if array.tensor is None else array.tensor.shape
     return np.ndarray if shape.rank != 0 else np.dtype(array.tensor.dtype.as_numpy_dtype).type
 
 
-def members(array: Residual) -> list[Residual] | None:
+def members(array: DynamicValue) -> list[DynamicValue] | None:
     """The numbers of an array with one dimension; None for others."""
     if array.tensor is None or array.tensor.shape.rank != 1 or array.tensor.shape[0] is None:
         return None
     return [of(part) for part in tf.unstack(array.tensor)] if array.tensor.shape[0] else []
 
 
-def keep(ev: Evaluator, array: Residual) -> None:
+def keep(ev: Evaluator, array: DynamicValue) -> None:
     """Before a function that may change an array is called after the graph: it is NumPy's from then on."""
     array.name = ev.script.name()
     ev.effects.append(LateCall(array.name, ev.script.constant(_NUMPY), [array.tensor], {}, is_pure=True))

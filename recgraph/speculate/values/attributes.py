@@ -21,7 +21,7 @@ from recgraph.speculate.machine.protocol import Kind
 from recgraph.speculate.observe import keras_state, known
 from recgraph.speculate.observe.known import DATA_TYPES
 from recgraph.speculate.observe.profile import Seen, is_plain
-from recgraph.speculate.observe.reasons import Feature, Inconvertible, Raised
+from recgraph.speculate.observe.reasons import Feature, Inconvertible, ProgramException
 from recgraph.speculate.script.assumptions import Presence, SameKeys, SameObject
 from recgraph.speculate.script.draws import GENERATORS
 from recgraph.speculate.script.heap import slot_of
@@ -29,12 +29,12 @@ from recgraph.speculate.script.stand_ins import (
     COLLECTIONS,
     MISSING,
     MUTABLE,
-    Giving,
+    BoundConstantMethod,
+    DynamicValue,
     MadeFunction,
     Missing,
     OwnersMethod,
-    Residual,
-    StandIn,
+    SymbolicValue,
     is_variable,
     read_variable,
 )
@@ -159,7 +159,7 @@ def _native(ev: Evaluator, owner: Any, name: str) -> Any:
         raise ev.refuse(Feature.LIBRARY_OBJECT, f"{type(owner).__name__} runs eagerly")
     if is_variable(owner) and name == "numpy":
         ev.heap.given(owner, ev.where())
-        return Giving(lambda: arrays.of(read_variable(owner)))
+        return BoundConstantMethod(lambda: arrays.of(read_variable(owner)))
     if isinstance(owner, types.MethodType) and not hasattr(types.MethodType, name):
         return ev.get(owner.__func__, name)
     if name == "__dict__" and not isinstance(owner, type | types.ModuleType):
@@ -171,7 +171,7 @@ def _native(ev: Evaluator, owner: Any, name: str) -> Any:
     if isinstance(owner, types.CellType):
         return ev.read_cell(owner)
     if owner is sys and name in _STREAMS:
-        return Residual(ev.script.read(f"{ev.script.constant(sys)}.{name}"), getattr(sys, name))
+        return DynamicValue(ev.script.read(f"{ev.script.constant(sys)}.{name}"), getattr(sys, name))
     if _is_the_programs(owner, name):
         return of_instance(ev, owner, name)
     ev.heap.given(owner, ev.where())
@@ -282,7 +282,7 @@ def _of_exception(ev: Evaluator, owner: BaseException, name: str) -> Any:
     return getattr(owner, name)
 
 
-def _no_attribute(ev: Evaluator, owner: Any, name: str) -> Inconvertible | Raised:
+def _no_attribute(ev: Evaluator, owner: Any, name: str) -> Inconvertible | ProgramException:
     """What reading an attribute raises that is not there, nor will be next time."""
     kind, held = type(owner), ev.heap.path_to(owner)
     error = messages.no_attribute(kind, name)
@@ -465,7 +465,7 @@ def _current(owner: Any, name: str) -> Any:
     return getattr(owner, "__dict__", {}).get(name, MISSING)
 
 
-class ObjectDict(StandIn):
+class ObjectDict(SymbolicValue):
     """`vars(owner)`."""
 
     def __init__(self, owner: Any) -> None:

@@ -22,17 +22,17 @@ from recgraph.defects import described
 from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.observe import known
 from recgraph.speculate.observe.frames import FOLDER, watched
-from recgraph.speculate.observe.reasons import Again, Feature, Inconvertible, Raised
+from recgraph.speculate.observe.reasons import Feature, Inconvertible, ProgramException, RestartConversion
 from recgraph.speculate.observe.syntax import arguments_of
 from recgraph.speculate.script import draws, stand_ins
 from recgraph.speculate.script.assumptions import FittingInteger, SameDecision
 from recgraph.speculate.script.contexts import Building, CalledBack
 from recgraph.speculate.script.stand_ins import (
+    DynamicValue,
     Iteration,
-    MemberRun,
+    ListSegment,
     PartialShape,
-    Residual,
-    StandIn,
+    SymbolicValue,
     is_symbolic,
     rebuilt,
 )
@@ -42,7 +42,7 @@ from recgraph.speculate.values import state
 _UPDATING: Final = (tf.GradientTape, keras.Optimizer)
 
 
-class Callback(StandIn):
+class Callback(SymbolicValue):
     """A function of the user's that a library may call: it is converted where that happens.
 
     Args:
@@ -98,7 +98,7 @@ def build(ev: Evaluator, function: Callable[..., Any], arguments: list[Any], nam
 
 def _is_numpy_float(value: Any) -> bool:
     """Whether a value is a float of NumPy's that differs from call to call."""
-    return isinstance(value, Residual) and isinstance(value.example, np.floating)
+    return isinstance(value, DynamicValue) and isinstance(value.example, np.floating)
 
 
 def _as_pythons(ev: Evaluator, value: Any) -> Any:
@@ -110,7 +110,7 @@ def _as_pythons(ev: Evaluator, value: Any) -> Any:
 
 def _calls_back(given: list[Any]) -> bool:
     """Whether a library is given a function of the program's, to which it may give numbers."""
-    kinds = StandIn | types.FunctionType | types.MethodType | functools.partial
+    kinds = SymbolicValue | types.FunctionType | types.MethodType | functools.partial
     return any(isinstance(one, kinds) and callable(one) for one in given)
 
 
@@ -138,7 +138,7 @@ def _built(ev: Evaluator, function: Callable[..., Any], arguments: list[Any], na
     try:
         with _undrawn(ev, function):
             result = function(*values, **keywords)
-    except (Inconvertible, Raised, Again):
+    except (Inconvertible, ProgramException, RestartConversion):
         raise
     except Exception as error:
         raise _reason(ev, function, error) from error
@@ -245,7 +245,7 @@ def _results(ev: Evaluator, function: Any, given: Any) -> list[tf.DType] | None:
 
 def _for_variable(ev: Evaluator, variable: tf.Variable, value: Any) -> Any:
     """What a variable is given: a number takes its dtype."""
-    if not isinstance(value, Residual) or value.is_array or ev.type_of(value) not in (int, float):
+    if not isinstance(value, DynamicValue) or value.is_array or ev.type_of(value) not in (int, float):
         return value
     dtype = variable.dtype
     if ev.type_of(value) is int and dtype.is_integer:
@@ -272,7 +272,7 @@ def _without_summary(ev: Evaluator, function: Callable[..., Any], named: dict[st
         raise ev.refuse(Feature.SUMMARY, f"tf.summary.{function.__name__} may record summaries")
     ev.heap.asked_around(tf_private.may_record_summaries, "whether summaries may be recorded", ev.where())
     step = named.get("step")
-    return {**named, "step": ev.tensor(step, tf.int64)} if isinstance(step, Residual) else named
+    return {**named, "step": ev.tensor(step, tf.int64)} if isinstance(step, DynamicValue) else named
 
 
 def _is_summary(function: Any) -> bool:
@@ -284,7 +284,7 @@ def _reason(ev: Evaluator, function: Any, error: Exception) -> Exception:
     """Why a call of a library's function failed; what our own code has raised in it, if it did."""
     cause: BaseException | None = error
     while cause is not None:
-        if isinstance(cause, Inconvertible | Raised | Again):
+        if isinstance(cause, Inconvertible | ProgramException | RestartConversion):
             return cause
         cause = cause.__cause__ or cause.__context__
     if isinstance(error, tf.errors.OperatorNotAllowedInGraphError | NotImplementedError):
@@ -312,13 +312,13 @@ def argument(ev: Evaluator, value: Any, others: list[Any]) -> Any:
     if isinstance(value, Iteration):
         return iter([argument(ev, member, others) for member in ev.members(value)])
     lifted = ev.lift(value)
-    if any(isinstance(leaf, MemberRun) for leaf in stand_ins.leaves([lifted])):
+    if any(isinstance(leaf, ListSegment) for leaf in stand_ins.leaves([lifted])):
         raise ev.refuse_runs("a library function gets a list whose length only the graph knows")
     return _tensors_for_numbers(ev, lifted, others)
 
 
 def _tensors_for_numbers(ev: Evaluator, value: Any, others: list[Any]) -> Any:
-    if isinstance(value, Residual):
+    if isinstance(value, DynamicValue):
         tensor = _number(ev, value, others)
         if not (value.is_array or isinstance(value.example, np.ndarray | np.generic)):
             ev.numbers[id(tensor)] = tensor, value
@@ -327,12 +327,12 @@ def _tensors_for_numbers(ev: Evaluator, value: Any, others: list[Any]) -> Any:
         return Callback(ev, value)
     if isinstance(value, types.MethodType) and known.is_users_method(value):
         return Callback(ev, value)
-    if isinstance(value, list | tuple) and any(isinstance(v, Residual | list | tuple) for v in value):
+    if isinstance(value, list | tuple) and any(isinstance(v, DynamicValue | list | tuple) for v in value):
         return rebuilt(value, [_tensors_for_numbers(ev, v, others) for v in value])
     return value
 
 
-def _number(ev: Evaluator, value: Residual, others: list[Any]) -> tf.Tensor:
+def _number(ev: Evaluator, value: DynamicValue, others: list[Any]) -> tf.Tensor:
     """A number for TensorFlow: beside tensors of floats it has their dtype, else what TensorFlow makes of it."""
     tensor = ev.tensor(value)
     if value.is_array or isinstance(value.example, np.ndarray | np.generic) or tensor.dtype in (tf.bool, tf.string):
@@ -343,7 +343,7 @@ def _number(ev: Evaluator, value: Residual, others: list[Any]) -> tf.Tensor:
     return _integer(ev, value, next((d for d in dtypes if d.is_integer), None))
 
 
-def _integer(ev: Evaluator, value: Residual, dtype: tf.DType | None) -> tf.Tensor:
+def _integer(ev: Evaluator, value: DynamicValue, dtype: tf.DType | None) -> tf.Tensor:
     """An integer of a dtype that holds it: without another beside it int32 or, as in eager execution, int64."""
     wanted = dtype or tf.int32
     what = ev.noted(SameDecision, f"an integer within {wanted.name}")
@@ -425,7 +425,7 @@ def _called(of: weakref.ref[Evaluator], function: types.FunctionType, values: tu
     )  # not in the body of a loop or branch of its own
     try:
         return Callback(ev, function, sequential=is_once)(*arguments, **named)
-    except Raised as raised:  # Keras writes more into its message
+    except ProgramException as raised:  # Keras writes more into its message
         raise ev.refuse(Feature.RAISES, f"{function.__code__.co_qualname} raises in a library") from raised
 
 

@@ -30,11 +30,11 @@ from recgraph.speculate.script.stand_ins import (
     DICTS,
     MISSING,
     MUTABLE,
-    MemberRun,
+    DynamicValue,
+    IterationSpace,
+    ListSegment,
     OwnersMethod,
-    Residual,
-    Rows,
-    StandIn,
+    SymbolicValue,
     has_run,
     how_many,
     is_of_graph,
@@ -49,7 +49,7 @@ from recgraph.speculate.values.attributes import Attributes
 _NATURAL = {bool: tf.bool, int: tf.int64, float: tf.float64}
 
 
-class Known(Attributes):
+class ConcreteValue(Attributes):
     """What Python has: an object, module, function, number, string or container that is known while we convert."""
 
     name = "an object"
@@ -57,7 +57,7 @@ class Known(Attributes):
     @classmethod
     def takes(cls, value: Any) -> bool:
         """Whatever no other kind takes. A stand-in has a kind of its own."""
-        return not isinstance(value, StandIn)
+        return not isinstance(value, SymbolicValue)
 
     def type(self) -> type:
         """Its class."""
@@ -67,7 +67,7 @@ class Known(Attributes):
         """By `__bool__` or `__len__`; of a container that was there before it is assumed to stay empty or not."""
         ev, value = self.ev, self.it
         if (members := ev.with_runs(value)) is not None:
-            return how_many(members) > 0 if all(isinstance(m, MemberRun) for m in members) else True
+            return how_many(members) > 0 if all(isinstance(m, ListSegment) for m in members) else True
         name = ev.heap.name_of(value)
         if isinstance(value, COLLECTIONS) and name is not None and not self._says_its_truth():
             ev.heap.unsealed(value, ev.where())
@@ -120,9 +120,9 @@ class Known(Attributes):
             return lookups.read_place(ev, container, index)
         if lookups.is_part(ev, container, index):
             return lookups.read_part(ev, container, index)
-        if isinstance(index, Residual) and not index.late and _is_of_objects(container):
+        if isinstance(index, DynamicValue) and not index.late and _is_of_objects(container):
             index = ev.concrete(index)
-        if isinstance(index, Residual) or is_symbolic(index):
+        if isinstance(index, DynamicValue) or is_symbolic(index):
             return _by_unknown(ev, container, index)
         method = self._method("__getitem__")
         if method is not None:
@@ -224,7 +224,7 @@ class Known(Attributes):
         name = ev.heap.name_of(container)
         if isinstance(container, dict | set | frozenset) and name is None:
             return member in container
-        if isinstance(container, dict) and not isinstance(member, Residual):
+        if isinstance(container, dict) and not isinstance(member, DynamicValue):
             return self._has_key(member)
         if isinstance(container, set | frozenset):
             return member in ev.heap.open(container, ev.where())
@@ -277,7 +277,7 @@ class Known(Attributes):
         members = self.ev.with_runs(self.it)
         return self.members() if members is None else list(members)
 
-    def rows(self, varies: bool) -> Rows | None:
+    def rows(self, varies: bool) -> IterationSpace | None:
         """Of a list whose length only the graph knows; of a range where loops are not unrolled."""
         ev, members = self.ev, self.it
         is_rolled = not ev.optimizations.unrolling or (ev.is_rolled and varies)
@@ -311,7 +311,7 @@ class Known(Attributes):
             same = SameLength(f"length of a {type(container).__name__}", ev.where(), site)
             ev.script.assume(f"len({name}) == {len(container)}", same)
             return lists.length([*container, *more]) if has_run(more) else len(container) + len(more)
-        now = Residual(ev.script.read(f"len({name})"), len(container))
+        now = DynamicValue(ev.script.read(f"len({name})"), len(container))
         return ev.operate(operator.add, [now, lists.length(more) if has_run(more) else len(more)])
 
     def operate(self, function: Any, operands: Sequence[Any]) -> Any:
@@ -377,7 +377,7 @@ def lifted(ev: Evaluator, whole: Any, given: Any = None) -> Any:
     return rebuilt(whole, members)
 
 
-class Object(Known):
+class Object(ConcreteValue):
     """An object of a class of the user's, whose methods decide what operators do."""
 
     precedence = 3
@@ -414,7 +414,7 @@ class Object(Known):
         return objects.operate(self.ev, function, operands)
 
 
-class Valued(Object):
+class RecordValue(Object):
     """A named tuple or a member of an enumeration of whose class the program has written operators or `__iter__`."""
 
     name = "a record or a member of an enumeration"
@@ -430,12 +430,12 @@ class Valued(Object):
         """By a method of the program's, if one of the operands has it for this operator."""
         if objects.define(self.ev, function, operands):
             return super().operate(function, operands)
-        kinds = [Known(self.ev, o) if self.takes(o) else self.ev.kind(o) for o in operands]
+        kinds = [ConcreteValue(self.ev, o) if self.takes(o) else self.ev.kind(o) for o in operands]
         return max(kinds, key=lambda kind: kind.precedence).operate(function, operands)
 
     def contains(self, member: Any) -> Any:
         """As of a tuple."""
-        return Known.contains(self, member)
+        return ConcreteValue.contains(self, member)
 
     def begin(self) -> Any:
         """Itself."""
@@ -444,7 +444,7 @@ class Valued(Object):
     def members(self) -> list[Any]:
         """As of a tuple."""
         self._check_plain()
-        return Known.members(self)
+        return ConcreteValue.members(self)
 
     def iterator(self) -> Iterator[Any]:
         """As of a tuple."""
@@ -474,7 +474,7 @@ def _own_methods(kind: type) -> Iterator[Any]:
     return (found for base in bases for name, found in vars(base).items() if name in _OPERATORS)
 
 
-class Dataset(Known):
+class Dataset(ConcreteValue):
     """A dataset, or an iterator over one: what goes through it is left to Python."""
 
     name = "a dataset"
@@ -537,7 +537,7 @@ def _is_of_objects(container: Any) -> bool:
     if not isinstance(container, list | tuple | dict):
         return known.is_users_type(type(container))
     members = list(container.values() if isinstance(container, dict) else container)
-    return not all(isinstance(m, Residual | int | float | str) for m in members)
+    return not all(isinstance(m, DynamicValue | int | float | str) for m in members)
 
 
 def _check_few(ev: Evaluator, members: Any) -> None:
@@ -584,17 +584,17 @@ def _check_takes(ev: Evaluator, container: Any, index: Any, value: Any) -> None:
 
 def _check_key_known(ev: Evaluator, index: Any) -> None:
     """That an exception is the program's, and not because a value of ours was looked at as if it were Python's."""
-    if any(isinstance(leaf, Residual) or is_symbolic(leaf) for leaf in stand_ins.leaves([index])):
+    if any(isinstance(leaf, DynamicValue) or is_symbolic(leaf) for leaf in stand_ins.leaves([index])):
         raise ev.refuse(Feature.INDEX, "an index varies from call to call")
 
 
 def _by_unknown(ev: Evaluator, container: Any, index: Any) -> Any:
     """An index that differs from call to call: the one it has now is assumed, unless members are tensors alike."""
-    if isinstance(index, Residual) and not index.late:
+    if isinstance(index, DynamicValue) and not index.late:
         return ev.in_script(stand_ins.get_item, [ev.lift(container), index])
     members = ev.opened(container)
     if isinstance(members, list | tuple) and members and all(isinstance(m, tf.Tensor) for m in members):
-        number = index.tensor if isinstance(index, Residual) else index
+        number = index.tensor if isinstance(index, DynamicValue) else index
         return tf.stack(list(members))[tf.cast(number, tf.int32)]
     if is_symbolic(index) and (not isinstance(container, list | tuple) or objects.is_object(container)):
         raise ev.refuse(Feature.INDEX, "a tensor indexes a Python container that is no list")
@@ -638,7 +638,7 @@ class HeapMethod(OwnersMethod):
             ev.heap.append(owner, arguments[0])
             return None
         varies = bool(arguments) and lookups.is_varying(ev, owner, arguments[0])
-        is_early = varies or (bool(arguments) and not isinstance(arguments[0], Residual))
+        is_early = varies or (bool(arguments) and not isinstance(arguments[0], DynamicValue))
         if isinstance(owner, set) and name == "add" and varies:
             lookups.set_later(ev, owner, set.add, [arguments[0]])
             return None

@@ -23,9 +23,9 @@ from recgraph.speculate.observe.reasons import Feature
 from recgraph.speculate.observe.syntax import Frame, Syntax, names_of, syntax_of
 from recgraph.speculate.script.assumptions import SameObject
 from recgraph.speculate.script.heap import slot_of
-from recgraph.speculate.script.stand_ins import Generator, MadeFunction, StandIn
+from recgraph.speculate.script.stand_ins import Generator, MadeFunction, SymbolicValue
 from recgraph.speculate.values import building, objects, tables
-from recgraph.speculate.values.containers import Known, Object
+from recgraph.speculate.values.containers import ConcreteValue, Object
 
 # Calls inside of calls, after which the program is taken to be recursive.
 DEPTH = 60
@@ -173,7 +173,7 @@ def yields(node: ast.AST) -> bool:
     return False
 
 
-class Super(StandIn):
+class Super(SymbolicValue):
     """`super()`: attributes of the classes after the one that the method belongs to."""
 
     def __init__(self, owner: Any, after: type) -> None:
@@ -342,7 +342,7 @@ class SuperKind(Kind):
         return ev.heap.read(slot_of(base, name), place, found, name, seen, site, ev.where())
 
 
-class FunctionKind(Known):
+class FunctionKind(ConcreteValue):
     """A function or bound method."""
 
     name = "a function"
@@ -375,7 +375,7 @@ class Class(Object):
     @property
     def precedence(self) -> int:  # type: ignore[override]
         """Its metaclass decides, if that is the user's."""
-        return Object.precedence if objects.is_object(self.it) else Known.precedence
+        return Object.precedence if objects.is_object(self.it) else ConcreteValue.precedence
 
     def call(self, arguments: list[Any], named: dict[str, Any]) -> Any:
         """A new object: of a class of the user's by its methods."""
@@ -393,7 +393,7 @@ class Class(Object):
 
     def contains(self, member: Any) -> Any:
         """By its metaclass."""
-        return (Object if objects.is_object(self.it) else Known).contains(self, member)
+        return (Object if objects.is_object(self.it) else ConcreteValue).contains(self, member)
 
     def begin(self) -> Any:
         """By its metaclass."""
@@ -403,7 +403,7 @@ class Class(Object):
         """Of an enumeration its members."""
         if objects.is_object(self.it):
             return super().members()
-        return list(self.it) if isinstance(self.it, enum.EnumType) else Known.members(self)
+        return list(self.it) if isinstance(self.it, enum.EnumType) else ConcreteValue.members(self)
 
     def iterator(self) -> Iterator[Any]:
         """By its metaclass."""
@@ -411,4 +411,4 @@ class Class(Object):
 
     def operate(self, function: Any, operands: Sequence[Any]) -> Any:
         """By its metaclass."""
-        return (Object if objects.is_object(self.it) else Known).operate(self, function, operands)
+        return (Object if objects.is_object(self.it) else ConcreteValue).operate(self, function, operands)

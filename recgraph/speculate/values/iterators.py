@@ -20,16 +20,16 @@ from recgraph.cpython import messages
 from recgraph.speculate.machine.evaluator import UNROLL, Evaluator
 from recgraph.speculate.machine.protocol import Kind
 from recgraph.speculate.observe.profile import is_plain
-from recgraph.speculate.observe.reasons import Feature, Inconvertible, Raised, matches
+from recgraph.speculate.observe.reasons import Feature, Inconvertible, ProgramException, matches
 from recgraph.speculate.observe.syntax import Frame
 from recgraph.speculate.script.contexts import CalledBack, Catching, Fork
 from recgraph.speculate.script.stand_ins import (
     HELD,
     MISSING,
+    DynamicValue,
     Generator,
     Iteration,
-    Residual,
-    Rows,
+    IterationSpace,
     has_run,
     is_symbolic,
 )
@@ -37,9 +37,9 @@ from recgraph.speculate.values import lists, objects, state
 from recgraph.speculate.values.state import ProgramState
 
 
-def made(ev: Evaluator, members: Iterable[Any] | Rows) -> Iteration:
+def made(ev: Evaluator, members: Iterable[Any] | IterationSpace) -> Iteration:
     """An iterator that the program has made."""
-    return Iteration(members if isinstance(members, Rows) else iter(members), _forks(ev), ev.here)
+    return Iteration(members if isinstance(members, IterationSpace) else iter(members), _forks(ev), ev.here)
 
 
 def _forks(ev: Evaluator) -> int:
@@ -57,7 +57,7 @@ def advancing(ev: Evaluator, value: Iteration) -> Iterator[Any]:
     """The members of an iterator, each taken where no tensor decides whether it is."""
     while True:
         check_forks(ev, value)
-        assert not isinstance(value.members, Rows)
+        assert not isinstance(value.members, IterationSpace)
         member = next(value.members, MISSING)
         if member is MISSING:
             return
@@ -66,7 +66,11 @@ def advancing(ev: Evaluator, value: Iteration) -> Iterator[Any]:
 
 def alone(ev: Evaluator, value: Any, *nodes: ast.AST) -> Iterator[Any]:
     """The members of something for the consumer of some nodes: nobody else has an iterator that one of them makes."""
-    if isinstance(value, Iteration) and not isinstance(value.members, Rows) and any(n is value.node for n in nodes):
+    if (
+        isinstance(value, Iteration)
+        and not isinstance(value.members, IterationSpace)
+        and any(n is value.node for n in nodes)
+    ):
         check_forks(ev, value)
         return value.members
     return ev.iterator(value)
@@ -86,7 +90,7 @@ def tried(ev: Evaluator, members: Iterator[Any]) -> Any:
     try:
         with ev.within(Fork()):
             member = next(members, MISSING)
-    except (Inconvertible, Raised):
+    except (Inconvertible, ProgramException):
         before.undo()
         return None
     if has_changed(ev, before, draws):
@@ -103,11 +107,11 @@ def has_changed(ev: Evaluator, before: ProgramState, draws: int) -> bool:
         return True
 
 
-def rows_of(ev: Evaluator, value: Iteration) -> Rows:
+def rows_of(ev: Evaluator, value: Iteration) -> IterationSpace:
     """The members of an iterator of which only the graph knows how many there are; it has no more after that."""
     check_forks(ev, value)
     found, value.members = value.members, iter(())
-    assert isinstance(found, Rows)
+    assert isinstance(found, IterationSpace)
     lists.check_sources(ev, found)
     return found
 
@@ -133,7 +137,7 @@ def _until(ev: Evaluator, end: type, member: Callable[[int], Any], node: ast.AST
         try:
             with ev.within(Catching()), ev.at(node):
                 found = member(i)
-        except Raised as raised:
+        except ProgramException as raised:
             if not matches(raised.error, end):
                 raise
             return
@@ -147,7 +151,7 @@ _NUMBERS = (bool, int, float, complex, type(None))
 def why_not(ev: Evaluator, value: Any) -> TypeError | None:
     """What Python raises where somebody asks for the members of a number; None for anything else."""
     kind = type(value)
-    if isinstance(value, Residual) and not value.late and not value.is_array and type(value.example) in _NUMBERS:
+    if isinstance(value, DynamicValue) and not value.late and not value.is_array and type(value.example) in _NUMBERS:
         kind = ev.type_of(value)
     if kind in _NUMBERS:
         return TypeError(f"'{kind.__name__}' object is not iterable")
@@ -206,17 +210,17 @@ def collected(ev: Evaluator, members: Iterator[Any]) -> list[Any]:
     return found
 
 
-def known_range(numbers: range, begins: bool = False) -> Rows:
+def known_range(numbers: range, begins: bool = False) -> IterationSpace:
     """A `range` that is known."""
     rows = range_rows([tf.constant(part, tf.int64) for part in (numbers.start, numbers.stop, numbers.step)], True)
     return dataclasses.replace(rows, count=tf.constant(len(numbers), tf.int64), begins=begins)
 
 
-def range_rows(parts: list[tf.Tensor], is_known: bool = False) -> Rows:
+def range_rows(parts: list[tf.Tensor], is_known: bool = False) -> IterationSpace:
     """A `range` of numbers from the graph."""
     start, stop, step = parts
     count = tf.maximum((stop - start + step - tf.sign(step)) // step, 0)
-    return Rows(count, lambda i: Residual("", tensor=start + i * step, late=True, limit=HELD), is_known)
+    return IterationSpace(count, lambda i: DynamicValue("", tensor=start + i * step, late=True, limit=HELD), is_known)
 
 
 class Single(Kind):
@@ -259,18 +263,18 @@ class Iterating(Single):
 
     def pieces(self) -> list[Any]:
         """The same, also where only the graph knows how many there are."""
-        if isinstance(self.it.members, Rows):
+        if isinstance(self.it.members, IterationSpace):
             return self.ev.collect(rows_of(self.ev, self.it))
         return self.members()
 
-    def rows(self, varies: bool) -> Rows | None:
+    def rows(self, varies: bool) -> IterationSpace | None:
         """Where only the graph knows how many there are."""
-        return rows_of(self.ev, self.it) if isinstance(self.it.members, Rows) else None
+        return rows_of(self.ev, self.it) if isinstance(self.it.members, IterationSpace) else None
 
     def iterator(self) -> Iterator[Any]:
         """Itself."""
         check_forks(self.ev, self.it)
-        if isinstance(self.it.members, Rows):
+        if isinstance(self.it.members, IterationSpace):
             raise self.ev.refuse_runs("the number of iterations is known only in the graph")
         return advancing(self.ev, self.it)
 
@@ -279,7 +283,7 @@ class GraphRows(Kind):
     """What a loop in the graph goes through: as many rows as the graph says."""
 
     name = "a sequence of which only the graph knows the length"
-    of = Rows
+    of = IterationSpace
 
     def truth(self) -> Any:
         """Whether there is a row."""
@@ -293,11 +297,11 @@ class GraphRows(Kind):
 
     def length(self) -> Any:
         """How many rows there are."""
-        return Residual("", tensor=self.it.count, late=True, limit=HELD)
+        return DynamicValue("", tensor=self.it.count, late=True, limit=HELD)
 
-    def rows(self, varies: bool) -> Rows:
+    def rows(self, varies: bool) -> IterationSpace:
         """Itself."""
-        rows: Rows = self.it
+        rows: IterationSpace = self.it
         return rows
 
     def pieces(self) -> list[Any]:
@@ -355,7 +359,7 @@ def expanded(ev: Evaluator, generator: Generator) -> list[Any]:
 
 
 def _is_constant(value: Any) -> bool:
-    return isinstance(value, Residual | types.FunctionType) or is_symbolic(value) or is_plain(value)
+    return isinstance(value, DynamicValue | types.FunctionType) or is_symbolic(value) or is_plain(value)
 
 
 def _reads_constants(frame: Frame) -> bool:

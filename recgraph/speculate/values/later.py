@@ -24,7 +24,7 @@ from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.machine.protocol import Kind
 from recgraph.speculate.observe import known
 from recgraph.speculate.observe.known import DATA_TYPES, IN_PLACE
-from recgraph.speculate.observe.reasons import Feature, Inconvertible, Raised
+from recgraph.speculate.observe.reasons import Feature, Inconvertible, ProgramException
 from recgraph.speculate.observe.syntax import site_of
 from recgraph.speculate.passes import ordering
 from recgraph.speculate.script import stand_ins
@@ -42,12 +42,12 @@ from recgraph.speculate.script.stand_ins import (
     COLLECTIONS,
     CONTAINERS,
     MUTABLE,
+    DynamicValue,
+    IterationSpace,
     LateCall,
-    MemberRun,
+    ListSegment,
     OwnersMethod,
-    Residual,
-    Rows,
-    Showing,
+    VariableSnapshot,
     is_of_graph,
     is_symbolic,
     is_unknown,
@@ -69,11 +69,13 @@ def _check_size(ev: Evaluator, function: Callable[..., Any], arguments: Sequence
 
 def in_script(
     ev: Evaluator, function: Callable[..., Any], arguments: Sequence[Any], named: dict[str, Any] | None = None
-) -> Residual:
+) -> DynamicValue:
     """A call that the script makes: before the graph where all arguments are known then, else after it."""
     named = named or {}
-    residuals = [a for a in stand_ins.leaves([*arguments, *named.values()]) if isinstance(a, Residual)]
-    symbolic = any(is_symbolic(a) or isinstance(a, Showing) for a in stand_ins.leaves([*arguments, *named.values()]))
+    residuals = [a for a in stand_ins.leaves([*arguments, *named.values()]) if isinstance(a, DynamicValue)]
+    symbolic = any(
+        is_symbolic(a) or isinstance(a, VariableSnapshot) for a in stand_ins.leaves([*arguments, *named.values()])
+    )
     is_late = symbolic or any(a.late for a in residuals)
     if is_late and changes_nothing(function, arguments, named):
         early = sizes.before(ev, arguments, named)
@@ -95,7 +97,7 @@ def in_script(
         given, keywords = settled(list(arguments)), settled(dict(named))
         ev.effects.append(LateCall(name, call, given, keywords, is_pure, found is None))
         text = TEXTS if gives_text(function, arguments) else ()
-        return Residual(name, late=True, samples=found or text)
+        return DynamicValue(name, late=True, samples=found or text)
     code = ", ".join([*(ev.code(a) for a in arguments), *(f"{k}={ev.code(v)}" for k, v in named.items())])
     examples = [*map(stand_ins.example_of, arguments)]
     examples_named = {k: stand_ins.example_of(v) for k, v in named.items()}
@@ -115,7 +117,7 @@ def in_script(
     kind = Presence if ev.inside(Catching) else NoException
     ev.script.compute(name, f"{call}({code})", kind(f"{getattr(function, '__name__', function)}", ev.where()))
     sizes_used = frozenset[int]().union(*(a.sizes for a in residuals))
-    return Residual(name, example, site=site_of(ev.frame.syntax, ev.here), sizes=sizes_used)
+    return DynamicValue(name, example, site=site_of(ev.frame.syntax, ev.here), sizes=sizes_used)
 
 
 def _writes(function: Callable[..., Any], examples: list[Any], named: dict[str, Any]) -> bool:
@@ -136,7 +138,7 @@ class _Lists:
     The script changes them whatever a tensor decides, and before anything is done with them after the graph.
     """
 
-    def __init__(self, residuals: Sequence[Residual]) -> None:
+    def __init__(self, residuals: Sequence[DynamicValue]) -> None:
         held = [a.example for a in residuals if isinstance(a.example, MUTABLE)]
         self._copies = [(container, copy.copy(container)) for container in held]
 
@@ -153,7 +155,7 @@ def _are_lists_used(ev: Evaluator) -> bool:
     """Whether something is done after the graph with a list, dict or set that the script has."""
     given = (stand_ins.leaves([*effect.arguments, *effect.named.values()]) for effect in ev.effects)
     return any(
-        isinstance(leaf, Showing) or (isinstance(leaf, Residual) and isinstance(leaf.example, MUTABLE))
+        isinstance(leaf, VariableSnapshot) or (isinstance(leaf, DynamicValue) and isinstance(leaf.example, MUTABLE))
         for leaf in itertools.chain.from_iterable(given)
     )
 
@@ -167,21 +169,21 @@ def _is_as(container: Any, before: Any) -> bool:
     return all(map(operator.is_, container, before))
 
 
-def _were_changed(ev: Evaluator, values: Sequence[Residual]) -> bool:
+def _were_changed(ev: Evaluator, values: Sequence[DynamicValue]) -> bool:
     """Whether the call has done something to arrays after the graph, before which nothing may look at them."""
     arrays_of_numpy = {id(value) for value in values if value.is_array and value.tensor is None}
     changed = (leaf for effect in ev.effects if not effect.is_pure for leaf in stand_ins.leaves(effect.arguments))
     return bool(arrays_of_numpy) and any(id(leaf) in arrays_of_numpy for leaf in changed)
 
 
-def _raised_in_script(ev: Evaluator, code: str, error: Exception) -> Inconvertible | Raised:
+def _raised_in_script(ev: Evaluator, code: str, error: Exception) -> Inconvertible | ProgramException:
     """What a call raises that the script makes: the same kind of exception in each run."""
     if not ev.inside(Catching):
         return ev.refuse(Feature.RAISES, described(error))
     name, kind = ev.script.name(), ev.script.constant(type(error))
     number = ev.script.number(ev.noted(SameDecision, f"{type(error).__name__} is raised"))
     ev.script.before.append(Raising(name, code, kind=kind, number=number))
-    return ev.raised(Residual(name, error.with_traceback(None)))
+    return ev.raised(DynamicValue(name, error.with_traceback(None)))
 
 
 _AWKWARD_FLOATS: Final = (1.5, -2.0, 0.0, -0.0, 1e-300, 1e300, float("inf"), float("-inf"), float("nan"))
@@ -195,7 +197,7 @@ def changes_nothing(function: Any, arguments: Sequence[Any], named: dict[str, An
         return False
     if isinstance(function, operator.methodcaller) or function is stand_ins.call_method:
         owner = arguments[0]
-        if not isinstance(owner, Residual):
+        if not isinstance(owner, DynamicValue):
             return True
         name = arguments[1] if function is stand_ins.call_method else function.__reduce__()[1][0]
         if owner.is_array:
@@ -211,7 +213,7 @@ def results(function: Callable[..., Any], arguments: Sequence[Any], named: dict[
 
     An empty tuple says that it does not raise, though what it gives is not known.
     """
-    if any(is_symbolic(a) or isinstance(a, Showing) for a in stand_ins.leaves([*arguments, *named.values()])):
+    if any(is_symbolic(a) or isinstance(a, VariableSnapshot) for a in stand_ins.leaves([*arguments, *named.values()])):
         if function in TO_TEXT:  # an array refuses most specifications
             return TEXTS if len(arguments) < 2 or arguments[1] == "" else None
         return () if isinstance(function, operator.methodcaller) else None
@@ -228,7 +230,7 @@ def results(function: Callable[..., Any], arguments: Sequence[Any], named: dict[
 
 def _tries(given: list[Any]) -> Iterator[Any]:
     """The arguments with each late value as each of its samples, one after the other and all together."""
-    late = list({id(a): a for a in stand_ins.leaves(given) if isinstance(a, Residual)}.values())
+    late = list({id(a): a for a in stand_ins.leaves(given) if isinstance(a, DynamicValue)}.values())
     samples = {id(one): _samples(one) for one in late}
     first = {key: values[0] for key, values in samples.items()}
     for key, values in samples.items():
@@ -237,7 +239,7 @@ def _tries(given: list[Any]) -> Iterator[Any]:
         yield _filled(given, dict(zip(samples, row, strict=True)))
 
 
-def _samples(value: Residual) -> tuple[Any, ...]:
+def _samples(value: DynamicValue) -> tuple[Any, ...]:
     """Awkward values of the type that a late value has.
 
     Raises:
@@ -261,7 +263,7 @@ def _samples(value: Residual) -> tuple[Any, ...]:
 
 def _filled(value: Any, values: dict[int, Any]) -> Any:
     """A nest with values in place of those that are late."""
-    if isinstance(value, Residual):
+    if isinstance(value, DynamicValue):
         return values[id(value)]
     inner = functools.partial(_filled, values=values)
     if isinstance(value, slice):
@@ -386,7 +388,7 @@ def settled(value: Any) -> Any:
     return mapped(settled, value) if type(value) in CONTAINERS or type(value) is slice else value
 
 
-def changed(ev: Evaluator, function: Any, array: Residual, operands: Sequence[Any]) -> Residual:
+def changed(ev: Evaluator, function: Any, array: DynamicValue, operands: Sequence[Any]) -> DynamicValue:
     """`function` changes an array that the script has made: all that have it see another one from now on.
 
     What was read of it before has the array as it was then. An array of the user's is not changed before the graph,
@@ -395,7 +397,7 @@ def changed(ev: Evaluator, function: Any, array: Residual, operands: Sequence[An
     ev.need_sequence("a change of an array")
     if not array.example.flags.writeable:
         raise ev.refuse(Feature.ARRAY, "the call modifies an array that it did not make, or of which there is a view")
-    if any(is_symbolic(o) or (isinstance(o, Residual) and o.late) for o in stand_ins.leaves(operands)):
+    if any(is_symbolic(o) or (isinstance(o, DynamicValue) and o.late) for o in stand_ins.leaves(operands)):
         raise ev.refuse(
             Feature.LATE_VALUE, "an array is modified by a value that is known only after the graph has run"
         )
@@ -435,7 +437,7 @@ _NUMBERS = (bool, int, float, complex)
 
 def _of_containers(ev: Evaluator, function: Callable[..., Any], operands: Sequence[Any]) -> Any:
     """What only moves the members of containers, or does not look at them; else `NotImplemented`."""
-    kinds = [type(o.example if isinstance(o, Residual) and not o.late else o) for o in operands]
+    kinds = [type(o.example if isinstance(o, DynamicValue) and not o.late else o) for o in operands]
     if function in (operator.eq, operator.ne) and kinds[0] is not kinds[1]:
         families = ["number" if kind in _NUMBERS else kind for kind in kinds]
         if all(kind in DATA_TYPES and kind not in (set, frozenset) for kind in kinds) and len(set(families)) == 2:
@@ -495,7 +497,7 @@ def python(
             raise ev.raised(error) from error
         return arrays.made(ev, found, flat, place)
     of_graph = any(is_symbolic(a) or is_of_graph(a) for a in flat)
-    if of_graph and not named and not any(isinstance(a, MemberRun) for a in flat):
+    if of_graph and not named and not any(isinstance(a, ListSegment) for a in flat):
         made = arrays.look(function, arguments) or arrays.apply(ev, function, arguments)
         made = made or arithmetic.apply(ev, function, arguments)
         if made is not None:
@@ -521,7 +523,7 @@ class Method(OwnersMethod):
     def call(self, ev: Evaluator, arguments: list[Any], named: dict[str, Any]) -> Any:
         """Calls it in the script."""
         example, late = self.owner, is_symbolic(self.owner)
-        if isinstance(example, Residual):
+        if isinstance(example, DynamicValue):
             example, late = example.example, example.late
         if arrays.is_early(self.owner) and self.name in METHODS_ON_COPIES and not named:
             changed(ev, self.name, self.owner, arguments)
@@ -536,11 +538,11 @@ class Method(OwnersMethod):
 _NATURAL = {bool: tf.bool, int: tf.int64, float: tf.float64, str: tf.string, bytes: tf.string}
 
 
-class Later(Kind):
+class DynamicValueKind(Kind):
     """A Python value that differs from call to call: operations on it run in the script, or in the graph."""
 
     name = "a value that differs from call to call"
-    of = Residual
+    of = DynamicValue
 
     def truth(self) -> Any:
         """In the graph where it comes out of it."""
@@ -657,7 +659,7 @@ class Later(Kind):
         ev.script.assume(f"len({iterable.name}) == {count}", trips)
         return [ev.in_script(stand_ins.get_item, [iterable, i]) for i in range(count)]
 
-    def rows(self, varies: bool) -> Rows | None:
+    def rows(self, varies: bool) -> IterationSpace | None:
         """Of a range whose length varies, or where loops are not unrolled; then that there is a first is assumed."""
         ev, value = self.ev, self.it
         rolled, site = not ev.optimizations.unrolling, site_of(ev.frame.syntax, ev.here, "trips")
@@ -680,7 +682,7 @@ class Later(Kind):
         return operate(self.ev, function, operands)
 
 
-def array_attribute(ev: Evaluator, array: Residual, name: str) -> Any:
+def array_attribute(ev: Evaluator, array: DynamicValue, name: str) -> Any:
     """An attribute of an array; None where NumPy has to be asked."""
     shape = array.tensor.shape if array.tensor is not None else tf.TensorShape(None)
     if array.tensor is None or not shape.is_fully_defined():
@@ -706,10 +708,10 @@ class ArrayMethod(OwnersMethod):
         return Method(self.owner, self.name).call(ev, arguments, named)
 
 
-def _as_python(ev: Evaluator, tensor: tf.Tensor, name: str) -> Residual | None:
+def _as_python(ev: Evaluator, tensor: tf.Tensor, name: str) -> DynamicValue | None:
     """`item()`, or `tolist()` of one number."""
     kinds = {tf.bool: bool, **dict.fromkeys(arrays.FLOATS, float), **dict.fromkeys(arrays.INTEGERS, int)}
     if tensor.dtype not in kinds or tensor.shape.num_elements() != 1 or (name == "tolist" and tensor.shape.rank != 0):
         return None
-    found: Residual = arithmetic.number_of(ev, kinds[tensor.dtype], tensor)
+    found: DynamicValue = arithmetic.number_of(ev, kinds[tensor.dtype], tensor)
     return found

@@ -17,21 +17,21 @@ import tensorflow as tf
 from recgraph.speculate.machine.evaluator import UNROLL, Evaluator
 from recgraph.speculate.script.assumptions import NoException
 from recgraph.speculate.script.contexts import Catching
-from recgraph.speculate.script.stand_ins import MemberRun, Residual, Rows, has_run, how_many
+from recgraph.speculate.script.stand_ins import DynamicValue, IterationSpace, ListSegment, has_run, how_many
 from recgraph.speculate.values import merging
-from recgraph.speculate.values.merging import Hole, Template
+from recgraph.speculate.values.merging import SpecLeaf, TreeSpec
 
 # No list is longer.
 LONGEST = 1 << 40
 
 
-def of_tensor(tensor: tf.Tensor) -> MemberRun:
+def of_tensor(tensor: tf.Tensor) -> ListSegment:
     """The rows of a tensor."""
-    element = Hole(tensor.dtype, tensor.shape[1:], False)
-    return MemberRun(element, (merging.list_of(tensor),), tf.shape(tensor, tf.int64)[0])
+    element = SpecLeaf(tensor.dtype, tensor.shape[1:], False)
+    return ListSegment(element, (merging.list_of(tensor),), tf.shape(tensor, tf.int64)[0])
 
 
-def member(run: MemberRun, number: tf.Tensor) -> Any:
+def member(run: ListSegment, number: tf.Tensor) -> Any:
     """The member of a number that is in range, int64."""
     place = tf.cast(_place(run, number), tf.int32)
     values = [
@@ -43,24 +43,24 @@ def member(run: MemberRun, number: tf.Tensor) -> Any:
     return run.element.filled(iter(values))
 
 
-def _view(run: MemberRun) -> tuple[tf.Tensor, tf.Tensor]:
+def _view(run: ListSegment) -> tuple[tf.Tensor, tf.Tensor]:
     if run.backwards:
         return run.count - 1, tf.constant(-1, tf.int64)
     return run.view or (tf.constant(0, tf.int64), tf.constant(1, tf.int64))
 
 
-def _place(run: MemberRun, number: tf.Tensor) -> tf.Tensor:
+def _place(run: ListSegment, number: tf.Tensor) -> tf.Tensor:
     first, step = _view(run)
     return number if run.is_whole else first + step * number
 
 
-def part(run: MemberRun, first: tf.Tensor, step: int, count: tf.Tensor) -> MemberRun:
+def part(run: ListSegment, first: tf.Tensor, step: int, count: tf.Tensor) -> ListSegment:
     """Every `step`-th member from one on."""
     begin, stride = _view(run)
-    return MemberRun(run.element, run.lists, count, (begin + stride * first, stride * step))
+    return ListSegment(run.element, run.lists, count, (begin + stride * first, stride * step))
 
 
-def backwards(run: MemberRun) -> MemberRun:
+def backwards(run: ListSegment) -> ListSegment:
     """The same members from the last to the first."""
     if run.view is None:
         return dataclasses.replace(run, backwards=not run.backwards)
@@ -69,7 +69,7 @@ def backwards(run: MemberRun) -> MemberRun:
 
 def reverse(members: list[Any]) -> None:
     """`reverse` of a list."""
-    members[:] = [backwards(m) if isinstance(m, MemberRun) else m for m in reversed(members)]
+    members[:] = [backwards(m) if isinstance(m, ListSegment) else m for m in reversed(members)]
 
 
 def expanded(ev: Evaluator, members: list[Any], count: int) -> list[Any]:
@@ -83,25 +83,25 @@ def expanded(ev: Evaluator, members: list[Any], count: int) -> list[Any]:
     return [run.element.filled(column[i] for column in columns) for i in range(count)]
 
 
-def whole(ev: Evaluator, members: Sequence[Any]) -> MemberRun:
+def whole(ev: Evaluator, members: Sequence[Any]) -> ListSegment:
     """All members of a list as one run."""
-    if len(members) == 1 and isinstance(members[0], MemberRun):
+    if len(members) == 1 and isinstance(members[0], ListSegment):
         return members[0]
     return merging.joined(ev, members, merging.list_template(ev, members).member)
 
 
-def length(members: Sequence[Any]) -> Residual:
+def length(members: Sequence[Any]) -> DynamicValue:
     """`len` of a list."""
-    return Residual("", tensor=how_many(members), late=True, limit=LONGEST)
+    return DynamicValue("", tensor=how_many(members), late=True, limit=LONGEST)
 
 
-def rows(ev: Evaluator, members: Sequence[Any]) -> Rows:
+def rows(ev: Evaluator, members: Sequence[Any]) -> IterationSpace:
     """The members for a loop in the graph, which must not change the list."""
     run = whole(ev, members)
-    return Rows(run.count, lambda number: member(run, number), sources=((members, tuple(members)),))
+    return IterationSpace(run.count, lambda number: member(run, number), sources=((members, tuple(members)),))
 
 
-def check_sources(ev: Evaluator, rows: Rows) -> None:
+def check_sources(ev: Evaluator, rows: IterationSpace) -> None:
     """That no list has changed while a loop went through it."""
     for members, before in rows.sources:
         if len(members) != len(before) or any(a is not b for a, b in zip(members, before, strict=True)):
@@ -127,7 +127,7 @@ def assume(ev: Evaluator, condition: tf.Tensor, what: str) -> None:
     ev.assert_in_graph(condition, ev.noted(NoException, what))
 
 
-def _in_range(ev: Evaluator, run: MemberRun, index: Any) -> tf.Tensor:
+def _in_range(ev: Evaluator, run: ListSegment, index: Any) -> tf.Tensor:
     """The number of a member, by Python's rules."""
     number = _integer(ev, index)
     number = tf.where(number < 0, number + run.count, number)
@@ -160,7 +160,7 @@ def _known_place(members: Sequence[Any], index: int) -> int | None:
 
 
 def _integer(ev: Evaluator, index: Any) -> tf.Tensor:
-    tensor = ev.tensor(index) if isinstance(index, Residual) else index
+    tensor = ev.tensor(index) if isinstance(index, DynamicValue) else index
     if isinstance(tensor, int):
         return tf.constant(int(tensor), tf.int64)
     if isinstance(tensor, tf.Tensor) and tensor.dtype.is_integer and tensor.shape.num_elements() == 1:
@@ -200,7 +200,7 @@ def pop(ev: Evaluator, members: list[Any], arguments: list[Any]) -> Any:
     if not isinstance(index, int) or index not in (0, -1):
         raise ev.refuse_runs("pop() of a member that is neither the first nor the last")
     run = members[index]
-    if not isinstance(run, MemberRun):
+    if not isinstance(run, ListSegment):
         return members.pop(index)
     if len(members) > 1:  # the next run may have it
         run = whole(ev, members)
@@ -227,9 +227,9 @@ def packed(ev: Evaluator, members: Sequence[Any], dtype: tf.DType | None = None)
     """What TensorFlow makes of a list of tensors or numbers that is not empty: its members as rows."""
     run = whole(ev, members)
     hole = run.element
-    if not isinstance(hole, Hole) or hole.is_array:
+    if not isinstance(hole, SpecLeaf) or hole.is_array:
         raise ev.refuse_runs("a tensor is made of a list that holds something else than tensors or numbers")
-    if not any(not isinstance(m, MemberRun) for m in members):
+    if not any(not isinstance(m, ListSegment) for m in members):
         assume(ev, run.count > 0, "the list has members")
     (rows,) = merging.stacks(ev, run)
     return _numbers(ev, rows, dtype) if hole.is_number else rows
@@ -266,7 +266,7 @@ def concatenated(ev: Evaluator, members: Sequence[Any]) -> tf.Tensor:
     return made
 
 
-def members(element: Template, count: tf.Tensor, *columns: tf.Tensor) -> list[Any]:
+def members(element: TreeSpec, count: tf.Tensor, *columns: tf.Tensor) -> list[Any]:
     """The members of a run, once the graph has run: from the rows for each hole."""
     taken = [_taken(*pair) for pair in zip(element.holes(), columns, strict=True)]
     if not taken:
@@ -274,7 +274,7 @@ def members(element: Template, count: tf.Tensor, *columns: tf.Tensor) -> list[An
     return [element.filled(iter(values), plain=True) for values in zip(*taken, strict=True)]
 
 
-def _taken(hole: Hole, column: tf.Tensor) -> Sequence[Any]:
+def _taken(hole: SpecLeaf, column: tf.Tensor) -> Sequence[Any]:
     if hole.is_number:
         return column.numpy().tolist()
     return [row.copy() for row in column.numpy()] if hole.is_array else tf.unstack(column)

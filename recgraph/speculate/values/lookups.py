@@ -14,14 +14,19 @@ from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.observe.reasons import Feature
 from recgraph.speculate.script import stand_ins
 from recgraph.speculate.script.assumptions import NoException, SameDecision, SameLength, SameType
-from recgraph.speculate.script.stand_ins import MISSING, LateCall, Residual
+from recgraph.speculate.script.stand_ins import MISSING, DynamicValue, LateCall
 
 _PLAIN: Final = (int, float, str, bytes, bool, type(None))
 
 
 def is_varying(ev: Evaluator, container: Any, key: Any) -> bool:
     """Whether a key that differs from call to call is looked up by the script, in a container as it was before."""
-    if type(container) not in (dict, set, list) or not isinstance(key, Residual) or key.late or key.tensor is not None:
+    if (
+        type(container) not in (dict, set, list)
+        or not isinstance(key, DynamicValue)
+        or key.late
+        or key.tensor is not None
+    ):
         return False
     if not ev.heap.keys_may_vary:
         return False
@@ -31,13 +36,13 @@ def is_varying(ev: Evaluator, container: Any, key: Any) -> bool:
     return is_plain and not any(slot[:2] == ("item", id(container)) for slot in ev.heap.shadow)
 
 
-def _last_set(ev: Evaluator, container: Any, key: Residual) -> Any:
+def _last_set(ev: Evaluator, container: Any, key: DynamicValue) -> Any:
     """What the program has set under this very key, if it has set no other since."""
     last = ev.heap.sealed.get(id(container))
     return last[1] if last is not None and last[0] == key.name else MISSING
 
 
-def has_varying(ev: Evaluator, container: Any, key: Residual) -> bool:
+def has_varying(ev: Evaluator, container: Any, key: DynamicValue) -> bool:
     """Whether a key is there: that it is, or is not, is assumed."""
     if _last_set(ev, container, key) is not MISSING:
         return True
@@ -48,7 +53,7 @@ def has_varying(ev: Evaluator, container: Any, key: Residual) -> bool:
     return found
 
 
-def read_varying(ev: Evaluator, container: Any, key: Residual) -> Any:
+def read_varying(ev: Evaluator, container: Any, key: DynamicValue) -> Any:
     """The item of a dict under a key."""
     if (last := _last_set(ev, container, key)) is not MISSING:
         return last
@@ -62,7 +67,7 @@ def read_varying(ev: Evaluator, container: Any, key: Residual) -> Any:
 
 def is_place_varying(ev: Evaluator, sequence: Any, index: Any) -> bool:
     """Whether an index that differs from call to call is looked up by the script, in a sequence as it was before."""
-    if not isinstance(index, Residual) or index.late or index.tensor is not None or type(index.example) is bool:
+    if not isinstance(index, DynamicValue) or index.late or index.tensor is not None or type(index.example) is bool:
         return False
     if type(sequence) not in (list, tuple, collections.deque) or not isinstance(index.example, int | np.integer):
         return False
@@ -71,7 +76,7 @@ def is_place_varying(ev: Evaluator, sequence: Any, index: Any) -> bool:
     return not any(slot[:2] == ("item", id(sequence)) for slot in ev.heap.shadow)
 
 
-def read_place(ev: Evaluator, sequence: Any, index: Residual) -> Any:
+def read_place(ev: Evaluator, sequence: Any, index: DynamicValue) -> Any:
     """The member of a sequence at a place that the script knows."""
     ev.heap.unsealed(sequence, ev.where())
     name = ev.heap.name_of(sequence)
@@ -95,7 +100,7 @@ def is_part(ev: Evaluator, sequence: Any, index: Any) -> bool:
         return False
     if ev.heap.name_of(sequence) is None or id(sequence) in ev.heap.opened or id(sequence) in ev.heap.appended:
         return False
-    is_known = not any(isinstance(bound, Residual) for bound in _bounds(index))
+    is_known = not any(isinstance(bound, DynamicValue) for bound in _bounds(index))
     is_plain = is_known or are_plain(sequence[slice(*map(stand_ins.example_of, _bounds(index)))])
     return is_plain and not any(slot[:2] == ("item", id(sequence)) for slot in ev.heap.shadow)
 
@@ -104,7 +109,7 @@ def read_part(ev: Evaluator, sequence: Any, index: slice) -> Any:
     """Its members, where it is known which; else plain data that the script has."""
     ev.heap.unsealed(sequence, ev.where())
     name, bounds = ev.heap.name_of(sequence), _bounds(index)
-    if not any(isinstance(bound, Residual) for bound in bounds):
+    if not any(isinstance(bound, DynamicValue) for bound in bounds):
         same = ev.noted(SameLength, f"length of a {type(sequence).__name__}")
         ev.script.assume(f"len({name}) == {len(sequence)}", same)
         return type(sequence)(ev.heap.members_at(sequence, range(len(sequence))[index], ev.where()))
@@ -113,7 +118,7 @@ def read_part(ev: Evaluator, sequence: Any, index: slice) -> Any:
     ev.script.compute(part, f"{name}[{code}]", ev.noted(NoException, f"a part of a {type(sequence).__name__}"))
     ev.script.scope["are_plain"] = are_plain
     ev.script.assume(f"are_plain({part})", ev.noted(SameType, "numbers and strings"))
-    return Residual(part, example)
+    return DynamicValue(part, example)
 
 
 def _bounds(index: slice) -> tuple[Any, Any, Any]:
@@ -122,7 +127,7 @@ def _bounds(index: slice) -> tuple[Any, Any, Any]:
 
 def _is_bound(bound: Any) -> bool:
     """Whether a bound of a slice is known before the graph."""
-    if isinstance(bound, Residual):
+    if isinstance(bound, DynamicValue):
         return not bound.late and bound.tensor is None and type(bound.example) is int
     return bound is None or type(bound) is int
 
@@ -132,7 +137,7 @@ def are_plain(members: Any) -> bool:
     return all(type(member) in _PLAIN for member in members)
 
 
-def set_varying(ev: Evaluator, container: Any, key: Residual, value: Any) -> None:
+def set_varying(ev: Evaluator, container: Any, key: DynamicValue, value: Any) -> None:
     """After the graph, in order with what is printed; nobody may read the container in between."""
     name = ev.heap.name_of(container)
     if isinstance(container, list):

@@ -16,14 +16,14 @@ from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.observe.profile import common_shape, same
 from recgraph.speculate.observe.reasons import Feature, Inconvertible
 from recgraph.speculate.script.stand_ins import (
-    DUMMY,
     HELD,
     MISSING,
-    MemberRun,
+    UNDEFINED,
+    DynamicValue,
+    ListSegment,
+    MaybeUnbound,
     Missing,
     Perhaps,
-    Residual,
-    Unsure,
     has_run,
     rebuilt,
 )
@@ -34,7 +34,7 @@ _NUMBERS = {bool: tf.bool, int: tf.int64, float: tf.float64}
 _CONSTANTS = (str, bytes, type(None))
 
 
-class Template:
+class TreeSpec:
     """What values have in common.
 
     Attributes:
@@ -45,23 +45,23 @@ class Template:
     precedence: ClassVar[int] = 0
     grows: bool = False
 
-    def holes(self) -> list[Hole]:
+    def holes(self) -> list[SpecLeaf]:
         """Its holes, in order."""
         raise NotImplementedError
 
     def tensors(self, ev: Evaluator, value: Any) -> list[tf.Tensor]:
-        """What a value has for the holes; `DUMMY` and `MISSING` have anything."""
+        """What a value has for the holes; `UNDEFINED` and `MISSING` have anything."""
         raise NotImplementedError
 
     def filled(self, values: Iterator[Any], plain: bool = False) -> Any:
         """The value with tensors in the holes; or, if they are `plain`, with values as they are."""
         raise NotImplementedError
 
-    def covering(self, ev: Evaluator, known: Template, found: Template) -> Template:
+    def covering(self, ev: Evaluator, known: TreeSpec, found: TreeSpec) -> TreeSpec:
         """A template of all that two have, of which this one has the higher precedence."""
         raise NotImplementedError
 
-    def element(self, ev: Evaluator) -> Template:
+    def element(self, ev: Evaluator) -> TreeSpec:
         """The template for it as a member of a list that grows.
 
         Raises:
@@ -69,11 +69,11 @@ class Template:
         """
         raise _no_member(ev, self)
 
-    def elements(self, ev: Evaluator) -> list[Template]:
+    def elements(self, ev: Evaluator) -> list[TreeSpec]:
         """Those of its members, if it is one of a list or tuple."""
         raise _no_member(ev, self)
 
-    def common(self, ev: Evaluator, other: Template) -> Template:
+    def common(self, ev: Evaluator, other: TreeSpec) -> TreeSpec:
         """The template for members of which some have this one and some another.
 
         Raises:
@@ -90,7 +90,7 @@ def _no_member(ev: Evaluator, value: Any) -> Inconvertible:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Constant(Template):
+class Constant(TreeSpec):
     """A value that is the same on both ways."""
 
     value: Any
@@ -100,7 +100,7 @@ class Constant(Template):
         """A name that has no value on one way has none."""
         return 5 if isinstance(self.value, Missing) else 0
 
-    def holes(self) -> list[Hole]:
+    def holes(self) -> list[SpecLeaf]:
         """None."""
         return []
 
@@ -112,26 +112,26 @@ class Constant(Template):
         """The value."""
         return self.value
 
-    def covering(self, ev: Evaluator, known: Template, found: Template) -> Template:
+    def covering(self, ev: Evaluator, known: TreeSpec, found: TreeSpec) -> TreeSpec:
         """The later one."""
         return self if isinstance(self.value, Missing) else found
 
-    def element(self, ev: Evaluator) -> Template:
+    def element(self, ev: Evaluator) -> TreeSpec:
         """The same for what is compared by value; else there is none."""
         return element_of(ev, self.value)
 
-    def elements(self, ev: Evaluator) -> list[Template]:
+    def elements(self, ev: Evaluator) -> list[TreeSpec]:
         """Of the members of a list or tuple."""
         return [element_of(ev, member) for member in self.value]
 
-    def common(self, ev: Evaluator, other: Template) -> Template:
+    def common(self, ev: Evaluator, other: TreeSpec) -> TreeSpec:
         """The same value."""
         is_one = isinstance(other, Constant) and type(other.value) is type(self.value) and other.value == self.value
         return self if is_one else super().common(ev, other)
 
 
 @dataclasses.dataclass(frozen=True)
-class Hole(Template):
+class SpecLeaf(TreeSpec):
     """Where a tensor goes; a number or an array of NumPy's comes back as one."""
 
     precedence = 2
@@ -142,7 +142,7 @@ class Hole(Template):
     is_array: bool = False
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Hole) and self._key() == other._key()
+        return isinstance(other, SpecLeaf) and self._key() == other._key()
 
     def __hash__(self) -> int:
         return hash(self.dtype)
@@ -150,17 +150,17 @@ class Hole(Template):
     def _key(self) -> Any:
         return self.dtype, self.is_number, self.is_array, None if self.shape.rank is None else self.shape.as_list()
 
-    def takes(self, other: Hole) -> bool:
+    def takes(self, other: SpecLeaf) -> bool:
         """Whether what flows into both is of one kind."""
         return self._key()[:3] == other._key()[:3]
 
-    def wider(self, other: Hole) -> Hole:
+    def wider(self, other: SpecLeaf) -> SpecLeaf:
         """A hole of this kind for what flows into either."""
         if self.shape == other.shape:
             return self
         return dataclasses.replace(self, shape=common_shape(self.shape, other.shape))
 
-    def holes(self) -> list[Hole]:
+    def holes(self) -> list[SpecLeaf]:
         """Itself."""
         return [self]
 
@@ -172,7 +172,7 @@ class Hole(Template):
             return [value]
         if isinstance(value, Perhaps):
             value = value.value()
-        if isinstance(value, Residual):
+        if isinstance(value, DynamicValue):
             return [tf.cast(arithmetic.kept_in_loop(ev, value), self.dtype)]
         return [tf.constant(value, self.dtype)]
 
@@ -182,25 +182,25 @@ class Hole(Template):
         if plain:
             return value
         if self.is_number:
-            return Residual("", tensor=value, late=True, limit=HELD if value.dtype == tf.int64 else None)
+            return DynamicValue("", tensor=value, late=True, limit=HELD if value.dtype == tf.int64 else None)
         value.set_shape(self.shape)
-        return Residual("", tensor=value, late=True, is_array=True) if self.is_array else value
+        return DynamicValue("", tensor=value, late=True, is_array=True) if self.is_array else value
 
-    def covering(self, ev: Evaluator, known: Template, found: Template) -> Template:
+    def covering(self, ev: Evaluator, known: TreeSpec, found: TreeSpec) -> TreeSpec:
         """A hole for both."""
-        return known.wider(found) if isinstance(known, Hole) and isinstance(found, Hole) else self
+        return known.wider(found) if isinstance(known, SpecLeaf) and isinstance(found, SpecLeaf) else self
 
-    def element(self, ev: Evaluator) -> Template:
+    def element(self, ev: Evaluator) -> TreeSpec:
         """Itself."""
         return self
 
-    def common(self, ev: Evaluator, other: Template) -> Template:
+    def common(self, ev: Evaluator, other: TreeSpec) -> TreeSpec:
         """A hole for both, if they are of one kind."""
-        return self.wider(other) if isinstance(other, Hole) and self.takes(other) else super().common(ev, other)
+        return self.wider(other) if isinstance(other, SpecLeaf) and self.takes(other) else super().common(ev, other)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Parts(Template):
+class Parts(TreeSpec):
     """A list, tuple or dict with a template for each member.
 
     Attributes:
@@ -211,7 +211,7 @@ class Parts(Template):
     precedence = 1
 
     like: Any
-    members: list[Template]
+    members: list[TreeSpec]
 
     @property
     def grows(self) -> bool:  # type: ignore[override]
@@ -219,42 +219,42 @@ class Parts(Template):
         return any(member.grows for member in self.members)
 
     @classmethod
-    def of(cls, like: Any, members: list[Template]) -> Template:
+    def of(cls, like: Any, members: list[TreeSpec]) -> TreeSpec:
         """Without holes it is one value."""
         whole = cls(like, members)
         return whole if whole.holes() else Constant(whole.filled(iter(())))
 
-    def holes(self) -> list[Hole]:
+    def holes(self) -> list[SpecLeaf]:
         """Those of all members."""
         return [hole for member in self.members for hole in member.holes()]
 
     def tensors(self, ev: Evaluator, value: Any) -> list[tf.Tensor]:
         """Those of all members."""
-        parts = itertools.repeat(DUMMY, len(self.members)) if _is_absent(value) else _members(ev, value)
+        parts = itertools.repeat(UNDEFINED, len(self.members)) if _is_absent(value) else _members(ev, value)
         return [t for member, part in zip(self.members, parts, strict=True) for t in member.tensors(ev, part)]
 
     def filled(self, values: Iterator[Any], plain: bool = False) -> Any:
         """A new container."""
         return rebuilt(self.like, [member.filled(values, plain) for member in self.members])
 
-    def covering(self, ev: Evaluator, known: Template, found: Template) -> Template:
+    def covering(self, ev: Evaluator, known: TreeSpec, found: TreeSpec) -> TreeSpec:
         """Member by member."""
         if not isinstance(known, Parts) or not isinstance(found, Parts) or len(known.members) != len(found.members):
             return self
         pairs = zip(known.members, found.members, strict=True)
         return Parts(self.like, [wider(ev, one, other) for one, other in pairs])
 
-    def element(self, ev: Evaluator) -> Template:
+    def element(self, ev: Evaluator) -> TreeSpec:
         """Of a tuple: others can change."""
         if not isinstance(self.like, tuple):
             raise _no_member(ev, self.like)
         return Parts(self.like, self.elements(ev))
 
-    def elements(self, ev: Evaluator) -> list[Template]:
+    def elements(self, ev: Evaluator) -> list[TreeSpec]:
         """Of its members."""
         return [member.element(ev) for member in self.members]
 
-    def common(self, ev: Evaluator, other: Template) -> Template:
+    def common(self, ev: Evaluator, other: TreeSpec) -> TreeSpec:
         """Member by member."""
         if not isinstance(other, Parts) or type(other.like) is not type(self.like) or len(other.like) != len(self.like):
             return super().common(ev, other)
@@ -263,7 +263,7 @@ class Parts(Template):
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Grown(Template):
+class DynamicListSpec(TreeSpec):
     """Lists, or tuples, of different lengths.
 
     Attributes:
@@ -275,10 +275,10 @@ class Grown(Template):
     grows = True
 
     kind: type
-    member: Template
+    member: TreeSpec
 
     @classmethod
-    def of(cls, ev: Evaluator, kind: type, elements: Sequence[Template]) -> Grown:
+    def of(cls, ev: Evaluator, kind: type, elements: Sequence[TreeSpec]) -> DynamicListSpec:
         """For members with these templates.
 
         Raises:
@@ -286,9 +286,9 @@ class Grown(Template):
         """
         return cls(kind, functools.reduce(lambda one, other: one.common(ev, other), elements))
 
-    def holes(self) -> list[Hole]:
+    def holes(self) -> list[SpecLeaf]:
         """How many members there are, and a TensorList for each hole of a member."""
-        number, variant = (Hole(dtype, tf.TensorShape([]), False) for dtype in (tf.int64, tf.variant))
+        number, variant = (SpecLeaf(dtype, tf.TensorShape([]), False) for dtype in (tf.int64, tf.variant))
         return [number, *(variant for _ in self.member.holes())]
 
     def tensors(self, ev: Evaluator, value: Any) -> list[tf.Tensor]:
@@ -299,24 +299,24 @@ class Grown(Template):
     def filled(self, values: Iterator[Any], plain: bool = False) -> Any:
         """A list with one run."""
         count, *lists = itertools.islice(values, 1 + len(self.member.holes()))
-        return self.kind([MemberRun(self.member, tuple(lists), count)])
+        return self.kind([ListSegment(self.member, tuple(lists), count)])
 
-    def covering(self, ev: Evaluator, known: Template, found: Template) -> Template:
+    def covering(self, ev: Evaluator, known: TreeSpec, found: TreeSpec) -> TreeSpec:
         """One with all members of both."""
-        return Grown.of(ev, self.kind, [*known.elements(ev), *found.elements(ev)])
+        return DynamicListSpec.of(ev, self.kind, [*known.elements(ev), *found.elements(ev)])
 
-    def elements(self, ev: Evaluator) -> list[Template]:
+    def elements(self, ev: Evaluator) -> list[TreeSpec]:
         """The one for all."""
         return [self.member]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Maybe(Template):
+class OptionalSpec(TreeSpec):
     """The value of a name that may have none: whether it has one flows, too."""
 
     precedence = 4
 
-    value: Template
+    value: TreeSpec
 
     @property
     def grows(self) -> bool:  # type: ignore[override]
@@ -324,36 +324,38 @@ class Maybe(Template):
         return self.value.grows
 
     @classmethod
-    def of(cls, ev: Evaluator, one: Any, other: Any) -> Maybe:
+    def of(cls, ev: Evaluator, one: Any, other: Any) -> OptionalSpec:
         """For two values."""
         return cls(template(ev, *(_plain(value) for value in (one, other))))
 
-    def holes(self) -> list[Hole]:
+    def holes(self) -> list[SpecLeaf]:
         """Those of the value, and one for whether it is there."""
-        return [*self.value.holes(), Hole(tf.bool, tf.TensorShape([]), False)]
+        return [*self.value.holes(), SpecLeaf(tf.bool, tf.TensorShape([]), False)]
 
     def tensors(self, ev: Evaluator, value: Any) -> list[tf.Tensor]:
         """Those of the value, and whether it is there."""
-        there = value.condition if isinstance(value, Unsure) else tf.constant(not isinstance(value, Missing))
+        there = value.condition if isinstance(value, MaybeUnbound) else tf.constant(not isinstance(value, Missing))
         return [*self.value.tensors(ev, _plain(value)), there]
 
     def filled(self, values: Iterator[Any], plain: bool = False) -> Any:
         """A value with the condition that it is there."""
-        return Unsure(self.value.filled(values), next(values))
+        return MaybeUnbound(self.value.filled(values), next(values))
 
-    def covering(self, ev: Evaluator, known: Template, found: Template) -> Template:
+    def covering(self, ev: Evaluator, known: TreeSpec, found: TreeSpec) -> TreeSpec:
         """A value that may not be there."""
-        return Maybe(wider(ev, *(part.value if isinstance(part, Maybe) else part for part in (known, found))))
+        return OptionalSpec(
+            wider(ev, *(part.value if isinstance(part, OptionalSpec) else part for part in (known, found)))
+        )
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Missing):
-        return DUMMY
-    return value.value if isinstance(value, Unsure) else value
+        return UNDEFINED
+    return value.value if isinstance(value, MaybeUnbound) else value
 
 
 def _is_absent(value: Any) -> bool:
-    return value is DUMMY or isinstance(value, Missing)
+    return value is UNDEFINED or isinstance(value, Missing)
 
 
 def _members(ev: Evaluator, value: Any) -> list[Any]:
@@ -367,23 +369,23 @@ def _is_the_programs(ev: Evaluator, value: Any) -> bool:
     return isinstance(value, list | dict) and ev.heap.name_of(value) is not None
 
 
-def wider(ev: Evaluator, known: Template | None, found: Template) -> Template:
+def wider(ev: Evaluator, known: TreeSpec | None, found: TreeSpec) -> TreeSpec:
     """A template that covers two of the same value."""
     if known is None:
         return found
     return max(known, found, key=lambda one: one.precedence).covering(ev, known, found)
 
 
-def template(ev: Evaluator, one: Any, other: Any) -> Template:
+def template(ev: Evaluator, one: Any, other: Any) -> TreeSpec:
     """What both values have in common, with holes where they differ.
 
     Raises:
         Inconvertible: they differ in structure.
     """
-    if isinstance(one, Missing | Unsure) or isinstance(other, Missing | Unsure):
+    if isinstance(one, Missing | MaybeUnbound) or isinstance(other, Missing | MaybeUnbound):
         return Constant(one if one is other else MISSING)
-    if one is DUMMY or other is DUMMY:
-        return _all_holes(ev, other if one is DUMMY else one)
+    if one is UNDEFINED or other is UNDEFINED:
+        return _all_holes(ev, other if one is UNDEFINED else one)
     if one is not other and (_is_the_programs(ev, one) or _is_the_programs(ev, other)):
         which = one if _is_the_programs(ev, one) else other
         name = type(which).__name__
@@ -425,28 +427,28 @@ def another_order(ev: Evaluator) -> Inconvertible:
     return ev.refuse(Feature.MERGE, "a tensor decides in which order a dict has its keys, or an object its attributes")
 
 
-def hole_of(value: Any) -> Hole | None:
+def hole_of(value: Any) -> SpecLeaf | None:
     """The hole for a tensor, an array or a number; None for what cannot flow."""
     if isinstance(value, Perhaps):
         return hole_of(value.value())
     if isinstance(value, tf.Tensor):
-        return Hole(value.dtype, value.shape, False)
-    if not isinstance(value, Residual):
+        return SpecLeaf(value.dtype, value.shape, False)
+    if not isinstance(value, DynamicValue):
         dtype = _NUMBERS.get(type(value))
     elif value.is_array:
-        return None if value.tensor is None else Hole(value.tensor.dtype, value.tensor.shape, False, True)
+        return None if value.tensor is None else SpecLeaf(value.tensor.dtype, value.tensor.shape, False, True)
     else:
         dtype = _NUMBERS.get(type(value.example)) if value.tensor is None else value.tensor.dtype
-    return None if dtype is None else Hole(dtype, tf.TensorShape([]), True)
+    return None if dtype is None else SpecLeaf(dtype, tf.TensorShape([]), True)
 
 
-def _all_holes(ev: Evaluator, value: Any) -> Template:
+def _all_holes(ev: Evaluator, value: Any) -> TreeSpec:
     """A template of a value that may not be there: holes for all that can flow."""
     if _is_the_programs(ev, value):
         return Constant(value)
     if has_run(value):
         return list_template(ev, value)
-    if isinstance(value, tf.Tensor | Residual | Perhaps):
+    if isinstance(value, tf.Tensor | DynamicValue | Perhaps):
         return hole_of(value) or template(ev, value, dataclasses.replace(value))
     if isinstance(value, list | tuple | dict):
         return Parts.of(value, [_all_holes(ev, member) for member in _members(ev, value)])
@@ -464,7 +466,7 @@ def vary_in_length(one: Any, other: Any) -> bool:
     return len(one) != len(other) or has_run(one) or has_run(other)
 
 
-def list_template(ev: Evaluator, *sequences: Any) -> Grown:
+def list_template(ev: Evaluator, *sequences: Any) -> DynamicListSpec:
     """What lists or tuples have in common.
 
     Raises:
@@ -473,17 +475,17 @@ def list_template(ev: Evaluator, *sequences: Any) -> Grown:
     elements = [element_of(ev, member) for sequence in sequences for member in _members(ev, sequence)]
     if not elements:
         raise ev.refuse_runs("an empty list is taken beside one of which only the graph knows the length")
-    return Grown.of(ev, type(sequences[0]), elements)
+    return DynamicListSpec.of(ev, type(sequences[0]), elements)
 
 
-def element_of(ev: Evaluator, value: Any) -> Template:
+def element_of(ev: Evaluator, value: Any) -> TreeSpec:
     """The template of a member of a list that grows.
 
     Raises:
         Inconvertible: such a list cannot hold it.
     """
-    if isinstance(value, MemberRun):
-        found: Template = value.element
+    if isinstance(value, ListSegment):
+        found: TreeSpec = value.element
         return found
     if isinstance(value, _CONSTANTS):
         return Constant(value)
@@ -495,37 +497,37 @@ def element_of(ev: Evaluator, value: Any) -> Template:
     return hole
 
 
-def joined(ev: Evaluator, members: Sequence[Any], element: Template) -> MemberRun:
+def joined(ev: Evaluator, members: Sequence[Any], element: TreeSpec) -> ListSegment:
     """One run of all members. To append to a run costs the same however long it is."""
     members = _members(ev, members)
-    if members and isinstance(members[0], MemberRun) and members[0].is_whole:
+    if members and isinstance(members[0], ListSegment) and members[0].is_whole:
         lists, count = members[0].lists, members[0].count
         members = members[1:]
     else:
         lists, count = tuple(_empty(hole) for hole in element.holes()), tf.constant(0, tf.int64)
     if has_run(members):
-        return _stacked_anew(ev, [MemberRun(element, lists, count), *members], element)
+        return _stacked_anew(ev, [ListSegment(element, lists, count), *members], element)
     for member in members:
         values = element.tensors(ev, member)
         lists = tuple(map(_pushed, lists, values))
-    return MemberRun(element, lists, count + len(members))
+    return ListSegment(element, lists, count + len(members))
 
 
 def _pushed(handle: tf.Tensor, value: tf.Tensor) -> tf.Tensor:
     return tf.raw_ops.TensorListPushBack(input_handle=handle, tensor=value)
 
 
-def _empty(hole: Hole) -> tf.Tensor:
+def _empty(hole: SpecLeaf) -> tf.Tensor:
     """A TensorList of nothing; members may have any shape."""
     return tf.raw_ops.EmptyTensorList(element_shape=-1, max_num_elements=-1, element_dtype=hole.dtype)
 
 
-def _stacked_anew(ev: Evaluator, members: list[Any], element: Template) -> MemberRun:
+def _stacked_anew(ev: Evaluator, members: list[Any], element: TreeSpec) -> ListSegment:
     """One run of several, whose members must have one shape."""
     columns: list[list[tf.Tensor]] = [[] for _ in element.holes()]
     count = tf.constant(0, tf.int64)
     for member in members:
-        if isinstance(member, MemberRun):
+        if isinstance(member, ListSegment):
             rows = stacks(ev, alike(ev, member))
             count += member.count
         else:
@@ -533,26 +535,26 @@ def _stacked_anew(ev: Evaluator, members: list[Any], element: Template) -> Membe
             count += 1
         for column, value in zip(columns, rows, strict=True):
             column.append(value)
-    return MemberRun(element, tuple(list_of(tf.concat(column, 0)) for column in columns), count)
+    return ListSegment(element, tuple(list_of(tf.concat(column, 0)) for column in columns), count)
 
 
 def list_of(tensor: tf.Tensor) -> tf.Tensor:
     return tf.raw_ops.TensorListFromTensor(tensor=tensor, element_shape=tf.shape(tensor)[1:])
 
 
-def stacks(ev: Evaluator, run: MemberRun) -> list[tf.Tensor]:
+def stacks(ev: Evaluator, run: ListSegment) -> list[tf.Tensor]:
     """For each hole the values of all members, as rows of a tensor."""
     return [_stack(ev, run, *pair) for pair in zip(run.element.holes(), run.lists, strict=True)]
 
 
-def alike(ev: Evaluator, run: MemberRun) -> MemberRun:
+def alike(ev: Evaluator, run: ListSegment) -> ListSegment:
     """The run if all members are sure to have one shape, so that rows of a tensor can hold them."""
     if not all(hole.shape.is_fully_defined() for hole in run.element.holes()):
         raise ev.refuse_runs("a list whose length only the graph knows holds tensors of different shapes")
     return run
 
 
-def _stack(ev: Evaluator, run: MemberRun, hole: Hole, handle: tf.Tensor) -> tf.Tensor:
+def _stack(ev: Evaluator, run: ListSegment, hole: SpecLeaf, handle: tf.Tensor) -> tf.Tensor:
     if hole.shape.rank is None:
         raise ev.refuse_runs("a list whose length only the graph knows holds tensors of unknown rank")
     shape = dims(hole.shape)

@@ -20,7 +20,7 @@ from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.observe import keras_state, known
 from recgraph.speculate.observe.reasons import Feature
 from recgraph.speculate.script.contexts import MakingVariable
-from recgraph.speculate.script.stand_ins import Residual
+from recgraph.speculate.script.stand_ins import DynamicValue
 
 # Keras takes note in them of who uses them.
 _KEEPING = (keras.Layer, keras.metrics.Metric, keras.Optimizer)
@@ -33,10 +33,10 @@ class Seed(int):
         drawn: the one of each call.
     """
 
-    drawn: Residual
+    drawn: DynamicValue
 
     @classmethod
-    def of(cls, drawn: Residual) -> Seed:
+    def of(cls, drawn: DynamicValue) -> Seed:
         """What stands for a number that was drawn."""
         made = cls(drawn.example)
         made.drawn = drawn

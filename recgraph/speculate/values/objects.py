@@ -30,10 +30,10 @@ from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.observe import known
 from recgraph.speculate.observe.known import DATA_TYPES, IN_PLACE
 from recgraph.speculate.observe.profile import is_plain
-from recgraph.speculate.observe.reasons import Feature, Raised, matches
+from recgraph.speculate.observe.reasons import Feature, ProgramException, matches
 from recgraph.speculate.script.assumptions import NoException, SameObject
 from recgraph.speculate.script.contexts import Catching
-from recgraph.speculate.script.stand_ins import Residual, StandIn, is_of_graph, is_symbolic
+from recgraph.speculate.script.stand_ins import DynamicValue, SymbolicValue, is_of_graph, is_symbolic
 
 _MIRRORED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le", "eq": "eq", "ne": "ne"}
 _IN_PLACE = frozenset(function.__name__ for function in IN_PLACE)
@@ -91,7 +91,7 @@ def blank(ev: Evaluator, kind: type) -> Any:
 def check(ev: Evaluator, function: Any, leaves: Sequence[Any]) -> None:
     """That a function of Python's is given nothing whose state or methods it would look at unnoticed."""
     for leaf in leaves:
-        if isinstance(leaf, Residual) or is_symbolic(leaf) or _is_frozen(leaf):
+        if isinstance(leaf, DynamicValue) or is_symbolic(leaf) or _is_frozen(leaf):
             continue
         if is_object(leaf) or ev.heap.name_of(leaf) is not None:
             name = getattr(function, "__name__", function)
@@ -123,13 +123,13 @@ def operate(ev: Evaluator, function: Callable[..., Any], operands: Sequence[Any]
     if plain == "ne":
         return ev.operate(operator.not_, [operate(ev, operator.eq, operands)])
     if plain == "eq" and _leaves_equality(ev, left, right) and _leaves_equality(ev, right, left):
-        return not isinstance(left, Residual) and not isinstance(right, Residual) and ev.identical(left, right)
+        return not isinstance(left, DynamicValue) and not isinstance(right, DynamicValue) and ev.identical(left, right)
     raise ev.refuse(Feature.OPERATOR, f"{name} of {type(left).__name__} and {type(right).__name__}")
 
 
 def _goes_through(ev: Evaluator, left: Any, right: Any) -> bool:
     """Whether the left operand is an array, which asks an object on the right for each of its members."""
-    array = isinstance(left, Residual) and (left.is_array or isinstance(left.example, np.ndarray | np.generic))
+    array = isinstance(left, DynamicValue) and (left.is_array or isinstance(left.example, np.ndarray | np.generic))
     if not array and not isinstance(left, np.ndarray | np.generic):
         return False
     ev.of_class(type(right), "__array_ufunc__")
@@ -267,7 +267,7 @@ def of_special(ev: Evaluator, name: str, owner: Any, *others: Any) -> Any:
 def check_given(ev: Evaluator, name: str, made: Any) -> None:
     """That a special method gives what Python requires of it, which raises otherwise."""
     kind = _GIVEN.get(name, object)
-    is_unknown = isinstance(made, Residual) and made.late and made.tensor is None
+    is_unknown = isinstance(made, DynamicValue) and made.late and made.tensor is None
     found = type(made.samples[0]) if is_unknown and made.samples else kind if is_unknown else ev.type_of(made)
     if not issubclass(found, kind):
         raise ev.refuse(Feature.RAISES, f"{name} returned a {found.__name__}, not a {kind.__name__}")
@@ -276,7 +276,7 @@ def check_given(ev: Evaluator, name: str, made: Any) -> None:
     what = ev.noted(NoException, "a length is not negative")
     if is_of_graph(made):
         ev.assert_in_graph(made.tensor >= 0, what)
-    elif isinstance(made, Residual) and not is_unknown:
+    elif isinstance(made, DynamicValue) and not is_unknown:
         ev.script.assume(f"0 <= {made.name} <= {sys.maxsize}", what)
     elif is_unknown or not 0 <= made <= sys.maxsize:
         raise ev.refuse(Feature.RAISES, "__len__ returned what is no length")
@@ -386,7 +386,7 @@ def is_instance(ev: Evaluator, value: Any, kinds: Any) -> bool:
         ev.script.assume(f"isinstance({held}, {ev.script.constant(kinds)}) is {is_one}", what)
         return is_one
     is_one = is_subclass(ev, ev.type_of(value), kinds)
-    return is_one if isinstance(value, StandIn | tf.Tensor) else isinstance(value, kinds)
+    return is_one if isinstance(value, SymbolicValue | tf.Tensor) else isinstance(value, kinds)
 
 
 def is_subclass(ev: Evaluator, kind: type, kinds: Any) -> bool:
@@ -424,7 +424,7 @@ def read_or(ev: Evaluator, owner: Any, name: str, default: Any) -> Any:
     try:
         with ev.within(Catching()):
             return ev.get(owner, name)
-    except Raised as raised:
+    except ProgramException as raised:
         if not matches(raised.error, AttributeError):
             raise
         return default
@@ -433,4 +433,4 @@ def read_or(ev: Evaluator, owner: Any, name: str, default: Any) -> Any:
 def identity(ev: Evaluator, left: Any, right: Any) -> Any:
     """What `left is right` is as a value."""
     found = ev.identical(left, right)
-    return Residual("", tensor=found, late=True) if isinstance(found, tf.Tensor) else found
+    return DynamicValue("", tensor=found, late=True) if isinstance(found, tf.Tensor) else found

@@ -16,7 +16,7 @@ from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.script import stand_ins
 from recgraph.speculate.script.assumptions import NoException
 from recgraph.speculate.script.heap import Input
-from recgraph.speculate.script.stand_ins import Residual, mapped
+from recgraph.speculate.script.stand_ins import DynamicValue, mapped
 from recgraph.speculate.values import arrays
 
 # Operations whose result has the shape of their first input, beside those that compute each element by itself.
@@ -34,10 +34,10 @@ def before(ev: Evaluator, arguments: Sequence[Any], named: dict[str, Any]) -> tu
 
     None where one of them is known only after the graph.
     """
-    found: dict[int, int | Residual] = {}
-    fed: dict[int, tuple[Residual, Input]] = {}
+    found: dict[int, int | DynamicValue] = {}
+    fed: dict[int, tuple[DynamicValue, Input]] = {}
     for leaf in stand_ins.leaves([*arguments, *named.values()]):
-        if isinstance(leaf, Residual) and leaf.late:
+        if isinstance(leaf, DynamicValue) and leaf.late:
             if arrays.is_array(leaf):
                 source = _source(ev, leaf.tensor)
                 if source is None:
@@ -48,7 +48,7 @@ def before(ev: Evaluator, arguments: Sequence[Any], named: dict[str, Any]) -> tu
             if number is None:
                 return None
             found[id(leaf)] = number
-        elif stand_ins.is_unknown(leaf) and not isinstance(leaf, Residual):
+        elif stand_ins.is_unknown(leaf) and not isinstance(leaf, DynamicValue):
             return None
     for array, source in fed.values():
         _make_early(ev, array, source)
@@ -68,15 +68,15 @@ def _source(ev: Evaluator, tensor: tf.Tensor) -> Input | None:
     return known if is_tensor and tensor.dtype != tf.string else None
 
 
-def _make_early(ev: Evaluator, array: Residual, source: Input) -> None:
+def _make_early(ev: Evaluator, array: DynamicValue, source: Input) -> None:
     """An array of the graph is one of the script's from now on, which is not changed."""
     found = source.example.numpy()
-    early = Residual(ev.script.name(), stand_ins.fixed(found) if isinstance(found, np.ndarray) else found)
+    early = DynamicValue(ev.script.name(), stand_ins.fixed(found) if isinstance(found, np.ndarray) else found)
     vars(array).update(vars(early))
     ev.script.compute(array.name, f"{source.name}.numpy()", ev.noted(NoException, "numpy"))
 
 
-def _number(ev: Evaluator, tensor: tf.Tensor) -> int | Residual | None:
+def _number(ev: Evaluator, tensor: tf.Tensor) -> int | DynamicValue | None:
     """A number that is computed of sizes."""
     if tensor.shape.rank != 0 or tensor.dtype not in (tf.int32, tf.int64) or tensor.graph is not ev.graph:
         return None
@@ -95,13 +95,13 @@ def _number(ev: Evaluator, tensor: tf.Tensor) -> int | Residual | None:
     return None
 
 
-def _computed(ev: Evaluator, function: Any, arguments: list[Any]) -> int | Residual:
-    if any(isinstance(a, Residual) for a in arguments):
+def _computed(ev: Evaluator, function: Any, arguments: list[Any]) -> int | DynamicValue:
+    if any(isinstance(a, DynamicValue) for a in arguments):
         return ev.in_script(function, arguments)
     return int(function(*arguments))
 
 
-def _size(ev: Evaluator, tensor: tf.Tensor, index: int) -> int | Residual | None:
+def _size(ev: Evaluator, tensor: tf.Tensor, index: int) -> int | DynamicValue | None:
     """A dimension of a tensor; None where it depends on more than sizes, or on what is not looked at here."""
     shape = tensor.shape
     if shape.rank is None or tensor.graph is not ev.graph:
@@ -126,19 +126,19 @@ def _size(ev: Evaluator, tensor: tf.Tensor, index: int) -> int | Residual | None
     return None
 
 
-def of_input(ev: Evaluator, fed: Any, index: int) -> Residual | None:
+def of_input(ev: Evaluator, fed: Any, index: int) -> DynamicValue | None:
     """A dimension that varies, of what the script gives to the graph; None of a number."""
     if fed.shape is None:
         return None
-    return Residual(ev.script.read(f"{fed.name}.shape[{index}]"), fed.shape[index])
+    return DynamicValue(ev.script.read(f"{fed.name}.shape[{index}]"), fed.shape[index])
 
 
-def _size_of_broadcast(ev: Evaluator, op: Any, index: int) -> int | Residual | None:
+def _size_of_broadcast(ev: Evaluator, op: Any, index: int) -> int | DynamicValue | None:
     """From the right; an operand of size 1 is stretched."""
     if any(operand.shape.rank is None for operand in op.inputs):
         return None
     reaching = {id(operand): operand for operand in op.inputs if operand.shape.rank >= -index}
-    found: int | Residual = 1
+    found: int | DynamicValue = 1
     for operand in reaching.values():
         size = _size(ev, operand, index)
         if size is None:
@@ -153,7 +153,7 @@ def _stretched(one: int, other: int) -> int:
     return other if one == 1 else one
 
 
-def _size_of_product(ev: Evaluator, op: Any, index: int) -> int | Residual | None:
+def _size_of_product(ev: Evaluator, op: Any, index: int) -> int | DynamicValue | None:
     """Rows are those of the first factor, columns those of the second."""
     transposed = [
         op.get_attr(name) for name in (("adj_x", "adj_y") if op.type != "MatMul" else ("transpose_a", "transpose_b"))
@@ -165,7 +165,7 @@ def _size_of_product(ev: Evaluator, op: Any, index: int) -> int | Residual | Non
     return _size_of_broadcast(ev, op, index)
 
 
-def _size_of_moved(ev: Evaluator, op: Any, index: int) -> int | Residual | None:
+def _size_of_moved(ev: Evaluator, op: Any, index: int) -> int | DynamicValue | None:
     """Where dimensions come from another place."""
     if op.type == "Transpose":
         order = tf.get_static_value(op.inputs[1])
@@ -189,7 +189,7 @@ def _size_of_moved(ev: Evaluator, op: Any, index: int) -> int | Residual | None:
     return None if op.type == "ResourceGather" else _size(ev, op.inputs[0], index - indices + 1)
 
 
-def _size_of_slice(ev: Evaluator, op: Any, index: int) -> int | Residual | None:
+def _size_of_slice(ev: Evaluator, op: Any, index: int) -> int | DynamicValue | None:
     """Of one with fixed bounds."""
     whole, *bounds = op.inputs
     fixed = [tf.get_static_value(bound) for bound in bounds]

@@ -18,20 +18,20 @@ from typing import Any, TypeAlias, TypeVar
 from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.observe import keras_state, known
 from recgraph.speculate.observe.profile import same
-from recgraph.speculate.observe.reasons import Feature, Inconvertible, Raised
+from recgraph.speculate.observe.reasons import Feature, Inconvertible, ProgramException
 from recgraph.speculate.script.stand_ins import (
     MISSING,
+    DynamicValue,
     Generator,
     Iteration,
+    IterationSpace,
     MadeFunction,
+    MaybeUnbound,
     Missing,
-    Residual,
-    Rows,
-    Unsure,
     has_run,
 )
 from recgraph.speculate.values import arrays, merging
-from recgraph.speculate.values.merging import Maybe, Template
+from recgraph.speculate.values.merging import OptionalSpec, TreeSpec
 
 T = TypeVar("T")
 Slot: TypeAlias = tuple[int, Any]
@@ -83,7 +83,7 @@ def attempt(ev: Evaluator, piece: Callable[[ProgramState], T]) -> T:
             for container, _ in list(ev.heap.originals.values()):
                 ev.heap.open(container, late.where)
             before = ProgramState(ev)
-        except (Inconvertible, Raised):
+        except (Inconvertible, ProgramException):
             first.undo()
             raise
 
@@ -99,7 +99,7 @@ def _is_as(thing: Any, copy: Any) -> bool:
 
 def _is_changed(thing: Any, copy: Any) -> bool:
     """Whether a container, or an array of the graph, is another than its copy."""
-    if isinstance(thing, Residual):
+    if isinstance(thing, DynamicValue):
         return thing.name != copy["name"]
     if isinstance(thing, set):
         return not are_same(thing, copy)
@@ -124,7 +124,7 @@ _REFERRING = (Iterator, MappingView, functools.partial, types.BuiltinMethodType)
 
 def is_array(value: Any) -> bool:
     """Whether a value is an array of the graph, which the program may change in place."""
-    return isinstance(value, Residual) and value.is_array
+    return isinstance(value, DynamicValue) and value.is_array
 
 
 def _is_later_array(value: Any) -> bool:
@@ -288,7 +288,7 @@ class ProgramState:
     def put_back(self) -> None:
         """Restores; containers that were opened since are closed."""
         for thing, copy in self._held.values():
-            if not isinstance(thing, Residual) and not _is_changed(thing, copy):
+            if not isinstance(thing, DynamicValue) and not _is_changed(thing, copy):
                 continue
             if isinstance(thing, list):
                 thing[:] = copy
@@ -298,7 +298,7 @@ class ProgramState:
             elif isinstance(thing, collections.deque):
                 thing.clear()
                 thing.extend(copy)
-            elif isinstance(thing, Residual):
+            elif isinstance(thing, DynamicValue):
                 vars(thing).update(copy)
         self._arrays.put_back()
         del self._ev.assertions[self._assertions :]
@@ -340,7 +340,7 @@ class ProgramState:
             if isinstance(thing, collections.deque):
                 if _is_changed(thing, copy):
                     raise self._ev.refuse(Feature.MERGE, "a deque is modified inside a tensor-dependent branch")
-            elif isinstance(thing, Residual) and _is_changed(thing, copy):
+            elif isinstance(thing, DynamicValue) and _is_changed(thing, copy):
                 raise self._array_changed()
             elif isinstance(thing, set):
                 found.update({} if are_same(thing, copy) else {(key, WHOLE): set(thing)})
@@ -414,11 +414,13 @@ class ProgramState:
             self._note_frame(thing.frame, found)
             if found.is_new(thing):
                 self._note_members(thing, found)
-        elif isinstance(thing, Unsure):
+        elif isinstance(thing, MaybeUnbound):
             self._note(thing.value, found)
         elif isinstance(thing, Iteration):
             members = thing.members
-            for member in [source for source, _ in members.sources] if isinstance(members, Rows) else [members]:
+            for member in (
+                [source for source, _ in members.sources] if isinstance(members, IterationSpace) else [members]
+            ):
                 self._note(member, found)
         elif found.is_new(thing):
             self._note_members(thing, found)
@@ -462,13 +464,13 @@ class ProgramState:
         """Whether a slot is a local name."""
         return slot[0] in self._names
 
-    def merged(self, slot: Slot, one: Any, other: Any) -> Template:
+    def merged(self, slot: Slot, one: Any, other: Any) -> TreeSpec:
         """The template for both values of a slot. Only a local name may have none on one way."""
-        if one is other or not any(isinstance(value, Missing | Unsure) for value in (one, other)):
+        if one is other or not any(isinstance(value, Missing | MaybeUnbound) for value in (one, other)):
             return merging.template(self._ev, one, other)
         if slot[0] not in self._names:
             raise self._ev.refuse(Feature.MERGE, "an attribute or item exists after one of the two branches only")
-        return Maybe.of(self._ev, one, other)
+        return OptionalSpec.of(self._ev, one, other)
 
     def set(self, slot: Slot, value: Any) -> None:
         """Puts a value into a slot."""

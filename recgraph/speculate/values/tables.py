@@ -30,7 +30,7 @@ from recgraph.speculate.observe.syntax import syntax_of
 from recgraph.speculate.script.assumptions import ModerateCost, NoException, SameConstant, SameType
 from recgraph.speculate.script.contexts import RecursiveBody
 from recgraph.speculate.script.script import Let
-from recgraph.speculate.script.stand_ins import MISSING, Perhaps, Ref, Residual, Rows
+from recgraph.speculate.script.stand_ins import MISSING, DynamicValue, IterationSpace, Perhaps, Ref
 from recgraph.speculate.values import attributes, objects
 
 # The place of an attribute that an object does not have.
@@ -167,11 +167,11 @@ class Table:
             what = self.ev.noted(NoException, f"each {self.kind.__name__} that is asked for {name} has it")
             self.ev.assert_in_graph(place > _ABSENT, what)
 
-    def _number(self, name: str, row: tf.Tensor, path: frozenset[str]) -> Residual:
+    def _number(self, name: str, row: tf.Tensor, path: frozenset[str]) -> DynamicValue:
         limit = -tf.int32.min if self.columns[name].kind == "int" else None
-        return Residual("", tensor=tf.gather(self._fed[name][0], row), late=True, limit=limit)
+        return DynamicValue("", tensor=tf.gather(self._fed[name][0], row), late=True, limit=limit)
 
-    def _members(self, name: str, row: tf.Tensor, path: frozenset[str]) -> Rows:
+    def _members(self, name: str, row: tf.Tensor, path: frozenset[str]) -> IterationSpace:
         """The objects of a list, which the graph can count and go through."""
         flat, ends = self._fed[name][:2]
         first, end = tf.gather(ends, row), tf.gather(ends, row + 1)
@@ -179,7 +179,7 @@ class Table:
         def member(i: tf.Tensor) -> Ref:
             return Ref(self, tf.gather(flat, first + tf.cast(i, tf.int32)), path | {name})
 
-        return Rows(tf.cast(end - first, tf.int64), member)
+        return IterationSpace(tf.cast(end - first, tf.int64), member)
 
     def follow(self, ref: Ref) -> None:
         """A recursive function is called on an object that it has found."""

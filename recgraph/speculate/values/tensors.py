@@ -22,15 +22,15 @@ from recgraph.speculate.observe.reasons import Feature
 from recgraph.speculate.script import stand_ins
 from recgraph.speculate.script.assumptions import Presence
 from recgraph.speculate.script.stand_ins import (
-    Giving,
+    BoundConstantMethod,
+    DynamicValue,
+    IterationSpace,
     PartialShape,
-    Residual,
-    Rows,
     is_tensor_like,
     read_variable,
 )
 from recgraph.speculate.values import arrays, building, lists, sizes, texts
-from recgraph.speculate.values.containers import Known
+from recgraph.speculate.values.containers import ConcreteValue
 from recgraph.speculate.values.later import Method
 
 
@@ -43,13 +43,13 @@ def shape_of(ev: Evaluator, tensor: tf.Tensor) -> tf.TensorShape | PartialShape:
     return PartialShape([_dim(ev, tensor, i, size) for i, size in enumerate(tensor.shape)])
 
 
-def _dim(ev: Evaluator, tensor: tf.Tensor, index: int, size: int | None) -> int | Residual:
+def _dim(ev: Evaluator, tensor: tf.Tensor, index: int, size: int | None) -> int | DynamicValue:
     """A dimension; of a tensor that the script gives to the graph it is known before that runs."""
     if size is not None:
         return size
     fed = ev.heap.input_of(tensor)
     before = None if fed is None else sizes.of_input(ev, fed, index)
-    return before or Residual("", tensor=tf.shape(tensor, tf.int64)[index], late=True, limit=1 << 40)
+    return before or DynamicValue("", tensor=tf.shape(tensor, tf.int64)[index], late=True, limit=1 << 40)
 
 
 class Shape(Kind):
@@ -71,7 +71,7 @@ class Shape(Kind):
         if name in ("rank", "ndims"):
             return len(self.it.dims)
         if name == "as_list":
-            return Giving(lambda: list(self.it.dims))
+            return BoundConstantMethod(lambda: list(self.it.dims))
         raise self.ev.refuse(Feature.SHAPE, f"{name} of a shape that differs from call to call")
 
     def item(self, index: Any) -> Any:
@@ -117,11 +117,11 @@ def _on_tensors(ev: Evaluator, function: Callable[..., Any], operands: Sequence[
 
 def _beside(ev: Evaluator, value: Any, dtype: tf.DType) -> Any:
     """An operand of an operator whose other operand is a tensor: numbers take its dtype, as in eager."""
-    if isinstance(value, Residual) and isinstance(value.example, np.ndarray | np.generic):
+    if isinstance(value, DynamicValue) and isinstance(value.example, np.ndarray | np.generic):
         if dtype == tf.bool and not isinstance(value.example, np.bool_):  # an integer first, on one side alone
             raise ev.refuse(Feature.VALUE, f"a {type(value.example).__name__} beside a tensor of truth values")
         return ev.tensor(value, dtype)
-    if isinstance(value, Residual):
+    if isinstance(value, DynamicValue):
         tensor = ev.tensor(value)
         if tensor.dtype == dtype:
             return tensor
@@ -225,14 +225,14 @@ class Ragged(Composite):
             raise self.ev.refuse(Feature.TRIPS, "a loop iterates over a ragged tensor of unknown length")
         return [self.it[i] for i in range(count)]
 
-    def rows(self, varies: bool) -> Rows | None:
+    def rows(self, varies: bool) -> IterationSpace | None:
         """Where their number is not known, or loops are not unrolled."""
         ragged, count = self.it, self._known_count()
         if count is None:
-            return Rows(ragged.nrows(tf.int64), lambda i: ragged[i])
+            return IterationSpace(ragged.nrows(tf.int64), lambda i: ragged[i])
         if self.ev.optimizations.unrolling or count < 2:
             return None
-        return Rows(tf.constant(count, tf.int64), lambda i: ragged[i], True, True)
+        return IterationSpace(tf.constant(count, tf.int64), lambda i: ragged[i], True, True)
 
     def length(self) -> Any:
         """Raises in eager execution, too."""
@@ -263,11 +263,11 @@ class Tensor(Composite):
     def get(self, name: str) -> Any:
         """What eager tensors have."""
         if name == "numpy":
-            return Giving(lambda: arrays.of(self.it))
+            return BoundConstantMethod(lambda: arrays.of(self.it))
         if name == "shape":
             return shape_of(self.ev, self.it)
         if name == "get_shape":
-            return Giving(lambda: shape_of(self.ev, self.it))
+            return BoundConstantMethod(lambda: shape_of(self.ev, self.it))
         if name == "__class__":
             return self.type()
         if hasattr(_eager_tensor(), name) or name == "tolist":
@@ -297,16 +297,16 @@ class Tensor(Composite):
         is_run = self.it.shape.rank and self.it.shape[0] is None
         return [lists.of_tensor(self.it)] if is_run else self.members()
 
-    def rows(self, varies: bool) -> Rows | None:
+    def rows(self, varies: bool) -> IterationSpace | None:
         """Where its length is not known, or loops are not unrolled."""
         tensor = self.it
         if tensor.shape.rank == 0:
             return None
         if tensor.shape.rank is None or tensor.shape[0] is None:
-            return Rows(tf.shape(tensor, tf.int64)[0], lambda i: tensor[i])
+            return IterationSpace(tf.shape(tensor, tf.int64)[0], lambda i: tensor[i])
         if self.ev.optimizations.unrolling or tensor.shape[0] < 2:
             return None
-        return Rows(tf.constant(tensor.shape[0], tf.int64), lambda i: tensor[i], True, True)
+        return IterationSpace(tf.constant(tensor.shape[0], tf.int64), lambda i: tensor[i], True, True)
 
     def length(self) -> Any:
         """Its first dimension."""
@@ -321,7 +321,7 @@ class Tensor(Composite):
         return tensor if dtype is None else tf.cast(tensor, dtype)
 
 
-class Variable(InGraph, Known):
+class Variable(InGraph, ConcreteValue):
     """A variable, TensorFlow's or Keras's: it is what it was in every call, and its value is in the graph."""
 
     name = "a variable"
@@ -347,7 +347,7 @@ _NO_INDEX = (bool, float, complex, str, np.inexact, np.bool_)
 def _part(ev: Evaluator, part: Any) -> Any:
     if isinstance(part, slice):
         return slice(*(_part(ev, p) for p in (part.start, part.stop, part.step)))
-    if isinstance(part, Residual):
+    if isinstance(part, DynamicValue):
         if issubclass(ev.type_of(part), _NO_INDEX):
             raise ev.refuse(Feature.RAISES, f"a tensor is indexed by a {ev.type_of(part).__name__}")
         return ev.tensor(part, tf.int64)

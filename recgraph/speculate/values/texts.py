@@ -30,10 +30,10 @@ from recgraph.speculate.script import stand_ins
 from recgraph.speculate.script.assumptions import Presence, SameConstant, SameKeys
 from recgraph.speculate.script.stand_ins import (
     CONTAINERS,
+    DynamicValue,
     PartialShape,
-    Residual,
-    Showing,
-    StandIn,
+    SymbolicValue,
+    VariableSnapshot,
     has_run,
     is_symbolic,
     mapped,
@@ -66,7 +66,7 @@ def makes_text(function: Any, arguments: Sequence[Any]) -> bool:
 
 def is_text(value: Any) -> bool:
     """Whether a value is a string, or may be one that is known only after the graph."""
-    if isinstance(value, Residual):
+    if isinstance(value, DynamicValue):
         return value.tensor is None and (value.late or isinstance(value.example, str | bytes))
     return isinstance(value, str | bytes)
 
@@ -91,7 +91,7 @@ def shown(ev: Evaluator, value: Any, around: tuple[int, ...] = ()) -> Any:
         Inconvertible: it has a text that cannot be made where Python makes it.
     """
     if isinstance(value, VARIABLES):
-        return Showing(value)
+        return VariableSnapshot(value)
     if isinstance(value, PartialShape):
         return ev.kind(value).operand()
     if isinstance(value, ObjectDict):
@@ -104,7 +104,7 @@ def shown(ev: Evaluator, value: Any, around: tuple[int, ...] = ()) -> Any:
         return _container(ev, value, around)
     if arrays.is_array(value):
         return dataclasses.replace(value)  # what becomes of the array itself does not matter to it
-    if isinstance(value, Residual | Showing) or is_plain(value) or kind is tf_private.EagerTensor:
+    if isinstance(value, DynamicValue | VariableSnapshot) or is_plain(value) or kind is tf_private.EagerTensor:
         return value
     if is_symbolic(value):
         return value
@@ -124,7 +124,7 @@ def _is_fixed(value: Any) -> bool:
     kind = type(value)
     if isinstance(value, enum.Enum):
         return not writes_text(kind) and is_plain(value.value)
-    if known.is_users_type(kind) or isinstance(value, StandIn):
+    if known.is_users_type(kind) or isinstance(value, SymbolicValue):
         return False
     return isinstance(value, (*FROZEN, *DATA_TYPES, tf.TypeSpec)) and not isinstance(value, CONTAINERS)
 
@@ -208,7 +208,7 @@ def _copied(ev: Evaluator, value: Any) -> Any:
     """Such a container as the script copies it before the graph, and what was added to it since."""
     ev.script.scope["flat"] = flat
     name = ev.script.read(f"flat({ev.heap.name_of(value)})", ev.noted(Presence, "a container of data"))
-    copy = Residual(name, flat(value))
+    copy = DynamicValue(name, flat(value))
     added = ev.heap.appended.get(id(value), [])
     if not added:
         return copy
