@@ -83,7 +83,7 @@ BOTH := $(addprefix tests/, test_corpus.py coexec/test_loops.py coexec/test_rand
 	core/test_random_trees.py core/test_python_functions.py core/test_labels.py test_native_loader.py)
 TENSORFLOWS := $(BOTH) tests/batch/test_ways.py tests/speculate/test_function.py
 # Tests of speculation that take long and depend little on the interpreter.
-LONGER := $(addprefix %/test_, injection.py random_programs.py optimizations.py zoo.py changes_between_steps.py parts.py ending.py)
+LONGER := $(addprefix %/test_, injection.py random_programs.py optimizations.py zoo.py changes_between_steps.py parts.py outlining.py ending.py)
 PYTHONS := $(sort $(BOTH) tests/cpython $(filter-out $(LONGER),$(wildcard tests/speculate/test_*.py)))
 
 .venv-python/.installed: PYTHON_THERE = $(OTHER_PYTHON)

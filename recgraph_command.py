@@ -736,7 +736,7 @@ def explain(script: Path, arguments: tuple[str, ...], page: Path | None, picture
     from recgraph.explaining import joined, noted
     from recgraph.files import write_text
     from recgraph.speculate import speculation
-    from recgraph.speculate.run.unmodified import run_script
+    from recgraph.speculate.run.undecorated import run_script
 
     status: Any = 0
     found = speculation()

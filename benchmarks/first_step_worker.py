@@ -18,13 +18,13 @@ import numpy as np
 import tensorflow as tf
 
 import recgraph as rg
-from recgraph.core import engines, graph_optimizer, preparing, program
+from recgraph.core import body_rewrites, engines, graph_optimizer, program
 from recgraph.keras.layer import SubGraphLayer
 
 UNITS, WORDS = 16, 50
 PARTS: dict[str, tuple[tuple[Any, str], ...]] = {
     "trace": ((SubGraphLayer, "_recursion"),),
-    "substitute": ((preparing, "prepared"),),
+    "substitute": ((body_rewrites, "prepared"),),
     "differentiate": ((program, "derivative_of"),),
     "link": ((program, "of"),),
     "optimize": ((graph_optimizer, "optimize"),),

@@ -40,7 +40,7 @@ def _kind(name: str, tests: str, options: str) -> Kind:
 KINDS: Final = (
     _kind("programs, speculated", "speculate/test_random_programs.py", "--programs=20"),
     _kind("programs, co-executed", "coexec/test_random_programs.py", "--programs=6 --points=4"),
-    _kind("programs in parts", "speculate/test_parts.py", "--programs=12 --all --sample=12"),
+    _kind("programs in parts", "speculate/test_outlining.py", "--programs=12 --all --sample=12"),
     _kind("tapes", "speculate/test_backward.py speculate/test_tapes.py", ""),
     _kind("bodies", "core/test_random_programs.py core/test_random_second_derivatives.py", "--programs=8"),
     _kind("batches", "batch/test_programs.py batch/test_random_effects.py batch/test_rules.py", "--programs=8"),

@@ -150,8 +150,8 @@ class Work:
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, before)
-        # TensorFlow ends the process where this comes while it makes a tensor of a number (it asks for the handle of its
-        # context, and does not look whether it was given one).
+        # TensorFlow ends the process where this comes while it makes a tensor of a number: it asks for its context's
+        # handle, and does not look whether it was given one.
         levels = tf.constant(20)
         interrupt = threading.Timer(0.05, os.kill, [os.getpid(), signal.SIGINT])
         try:

@@ -12,7 +12,7 @@ import tensorflow as tf
 import recgraph as rg
 from recgraph import defects
 from recgraph.coexec import phases
-from recgraph.speculate.run import function, unmodified
+from recgraph.speculate.run import function, undecorated
 
 
 class CrashError(Exception):
@@ -48,7 +48,7 @@ PLANTED = [
     ((function, "convert"), lambda: use("speculate"), "the conversion of"),
     ((function, "convert"), lambda: use("auto"), "the conversion of"),
     ((phases, "make_plan"), lambda: use("coexec"), "making the graph"),
-    ((unmodified._Block, "_begins"), use_unmodified, "looking at a call"),
+    ((undecorated._Block, "_begins"), use_unmodified, "looking at a call"),
 ]
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from recgraph import logs
 from recgraph.auto.ways import EAGER, GRAPH, WHAT, Way
-from recgraph.contest import BLOCKS, AdaptiveBenchmark, are_mixed, cost_of
+from recgraph.racing import BLOCKS, AdaptiveBenchmark, are_mixed, cost_of
 
 # Steps that a way gets to become ready; if that was not enough it is measured as it is.
 MAX_WARMING = 12

@@ -24,11 +24,11 @@ from recgraph.auto.ways import (
     WithCallees,
 )
 from recgraph.coexec.profile import StepProfile
-from recgraph.contest import BLOCKS, AdaptiveBenchmark
 from recgraph.explaining import Explanation, counted, joined
+from recgraph.racing import BLOCKS, AdaptiveBenchmark
 from recgraph.speculate import Optimizations, Speculated
 from recgraph.speculate.machine.evaluator import ALL
-from recgraph.speculate.run.found import parts_of, with_parts
+from recgraph.speculate.run.discovered import parts_of, with_parts
 from recgraph.speculate.run.function import PROFILED_CALLS, Misses, PreparedCall, SpeculatedCalls
 
 # Calls as a graph that are measured before the graph is judged; those for which one is made do not count.

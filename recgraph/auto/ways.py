@@ -11,7 +11,7 @@ from recgraph.errors import NativeLibraryError
 from recgraph.explaining import Explanation
 from recgraph.speculate import Optimizations
 from recgraph.speculate.run.callees import Callees
-from recgraph.speculate.run.parts import PartCalls
+from recgraph.speculate.run.outlining import PartCalls
 
 EAGER: Final = "eager"
 GRAPH: Final = "graph"

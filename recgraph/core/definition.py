@@ -48,7 +48,7 @@ class Definition:
         followed: functions that make eager calls which accumulators follow.
         environment: the outer tensors that a call reads, once they were found.
         reached: the bodies of all SubGraphs that a call can reach, once that was found out.
-        prepared: what is run in its place, once that was made (`preparing.py`).
+        prepared: what is run in its place, once that was made (`body_rewrites.py`).
         rewritings: what was done to make it, as lines.
         ragged_calls: what calls it for rows that differ in length, by which arguments and results do.
     """

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 import tensorflow as tf
 
 from recgraph import tf_private
-from recgraph.core import origin, regions, remaking, sums
+from recgraph.core import origin, regions, rematerialization, sums
 from recgraph.core.environment import EnvironmentMap, is_differentiable
 from recgraph.core.regions import FrameOf, Region
 
@@ -136,7 +136,7 @@ class GradientGraph(tf_private.FuncGraph):
     def _is_remade(self, tensor: tf.Tensor) -> bool:
         if self.environment.outer(tensor) is not None:
             return False
-        return remaking.is_remade(tensor.op, self.environment, self.recompute)
+        return rematerialization.is_remade(tensor.op, self.environment, self.recompute)
 
     def _remake(self, op: tf.Operation) -> None:
         """Makes an operation again, after those that it reads from."""

@@ -7,7 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from recgraph import devices, native, tf_private
-from recgraph.core import eager, engines, hoisting, origin, preparing, program, signature
+from recgraph.core import body_rewrites, eager, engines, hoisting, origin, program, signature
 from recgraph.core.body import BodyGraph, can_reach, enclosing_body, is_local
 from recgraph.core.definition import Definition
 from recgraph.core.environment import Slots
@@ -106,7 +106,7 @@ def _call_from_outside(subgraph: Definition, tensors: list[tf.Tensor], label: st
         tf_private.watch_variables(body)
     if not tf_private.executing_eagerly() and tf_private.asks_for_specs_only(tf_private.current_graph()):
         return _call_for_specs(subgraph, tensors, label, rows)
-    subgraph = preparing.prepared(subgraph)
+    subgraph = body_rewrites.prepared(subgraph)
     if (caller := engines.caller_of(subgraph.engine)) is not None:
         return caller(subgraph, tensors, label, rows)
     record = False

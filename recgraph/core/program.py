@@ -26,7 +26,7 @@ from recgraph.core import (
     memoizing,
     origin,
     regions,
-    remaking,
+    rematerialization,
     state,
 )
 from recgraph.core.contract import GradientContract, Sum, sum_specs
@@ -199,7 +199,7 @@ def _differentiate(subgraph: Definition) -> gradient.Derivative:
 def check_recomputable(subgraph: Definition, why: str) -> None:
     """A body that is run again must do the same again: no random numbers from a state, no side effects."""
     for op, _ in all_operations(subgraph.finished_body(), subgraph.finished_body().environment):
-        if not remaking.does_the_same_again(op):
+        if not rematerialization.does_the_same_again(op):
             raise DefinitionError(
                 f"SubGraph '{subgraph.name}': {why} runs the body a second time, and operation "
                 f"'{op.name}' (type {op.type}) would not do the same again",

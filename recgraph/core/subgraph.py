@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from recgraph.core import engines, invoke, invoke_gradient, listing, preparing, program, vectorizing
+from recgraph.core import body_rewrites, engines, invoke, invoke_gradient, listing, program, vectorizing
 from recgraph.core.definition import Definition
 from recgraph.core.ragged import RaggedCalls, is_ragged
 
@@ -115,7 +115,7 @@ class SubGraph(Definition):
 
     def program(self, gradient: bool, batched: bool | None = None) -> program.Program:
         """The linked program, with or without gradients and the batched engine; linked at the first use."""
-        return program.of(preparing.prepared(self), gradient, batched)
+        return program.of(body_rewrites.prepared(self), gradient, batched)
 
     def may_be_batched(self, rows: bool) -> bool:
         """Whether the batched engine may run a call from outside: a call of `map`, or a single one."""
@@ -131,7 +131,7 @@ class SubGraph(Definition):
         Returns:
             Text of several lines.
         """
-        prepared = preparing.prepared(self)
+        prepared = body_rewrites.prepared(self)
         memoizes = any(member.memoize for member in program.reachable(prepared))
         linked = [p for p in list(prepared.programs.values()) if p.batched or memoizes]
         if self.engine != "parallel" and not linked:
@@ -145,7 +145,7 @@ class SubGraph(Definition):
         Returns:
             Text of several lines.
         """
-        linked = list(preparing.prepared(self).programs)
+        linked = list(body_rewrites.prepared(self).programs)
         return str(self.program(gradient=any(gradient for gradient, *_ in linked)).report)
 
     def __repr__(self) -> str:

@@ -21,11 +21,11 @@ import numpy as np
 import tensorflow as tf
 
 from recgraph.distribute import watchdog
+from recgraph.distribute.cluster_spec import WorkerAddress, find_place
+from recgraph.distribute.collective_timeouts import bounded
 from recgraph.distribute.collectives import Collectives
 from recgraph.distribute.errors import ChiefError, ClusterError, DisagreementError, WorkerLostError
 from recgraph.distribute.finite import finite_or_fail
-from recgraph.distribute.patience import bounded
-from recgraph.distribute.place import WorkerAddress, find_place
 from recgraph.distribute.ports import guard
 from recgraph.distribute.reduction import Reduction, divided, divisor
 from recgraph.distribute.scope import Sharing, is_speculated_graph, optimizers_share

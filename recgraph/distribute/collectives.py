@@ -16,7 +16,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from recgraph.distribute.patience import bounded
+from recgraph.distribute.collective_timeouts import bounded
 from recgraph.tf_private import is_in_loop, outermost_graph
 
 GROUP = 0x7267  # TensorFlow numbers its own groups from 1

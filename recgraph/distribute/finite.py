@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
+from recgraph.distribute.cluster_spec import WorkerAddress
 from recgraph.distribute.collectives import Collectives
 from recgraph.distribute.errors import NotFiniteError
-from recgraph.distribute.place import WorkerAddress
 from recgraph.distribute.reduction import Gradient, Reduction
 
 _WHAT = "gradients or losses are not finite"

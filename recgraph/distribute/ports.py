@@ -18,8 +18,8 @@ import tempfile
 from pathlib import Path
 
 from recgraph import native
+from recgraph.distribute.cluster_spec import WorkerAddress
 from recgraph.distribute.errors import ClusterError
-from recgraph.distribute.place import WorkerAddress
 from recgraph.logs import logger
 
 SECRET = "RECGRAPH_SECRET"

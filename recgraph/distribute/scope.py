@@ -25,11 +25,11 @@ import keras
 import tensorflow as tf
 
 from recgraph import sharing
-from recgraph.distribute import patience
+from recgraph.distribute import collective_timeouts
+from recgraph.distribute.cluster_spec import WorkerAddress
 from recgraph.distribute.collectives import Collectives
 from recgraph.distribute.errors import ClusterError, DisagreementError
 from recgraph.distribute.finite import are_finite, finite_or_fail, not_finite
-from recgraph.distribute.place import WorkerAddress
 from recgraph.distribute.reduction import Gradient, Reduction, divided
 from recgraph.tf_private import current_graph, run_independently
 
@@ -300,7 +300,7 @@ class Sharing:
             self._seen.add(graph)
             for weights in self._of_graphs.get(graph, ()):
                 self._used.update((id(weight), weight) for one in weights if (weight := one()) is not None)
-        return patience.bounded(self._cluster.start_timeout)
+        return collective_timeouts.bounded(self._cluster.start_timeout)
 
     def check(self) -> None:
         """Compares the weights of all workers.

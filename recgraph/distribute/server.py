@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from recgraph.distribute.place import WorkerAddress
+from recgraph.distribute.cluster_spec import WorkerAddress
 from recgraph.distribute.ports import guard
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from recgraph import tf_private
-from recgraph.core import preparing
+from recgraph.core import body_rewrites
 from recgraph.core.subgraph import SubGraph
 from recgraph.errors import DefinitionError
 from recgraph.levels import calls
@@ -58,7 +58,7 @@ class Levels:
         if width < 1:
             raise DefinitionError("a step has at least one row", found=f"width={width}")
         self.subgraph, self.rows, self.width = subgraph, rows, int(width)
-        self._program = calls.program_of(preparing.prepared(subgraph))
+        self._program = calls.program_of(body_rewrites.prepared(subgraph))
         self._lock = threading.Lock()
         self._least: dict[str, list[int]] = {}
 

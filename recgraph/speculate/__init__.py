@@ -3,7 +3,7 @@
 from recgraph.speculate.machine.evaluator import Optimizations
 from recgraph.speculate.observe.reasons import Inconvertible
 from recgraph.speculate.run.function import Speculated
-from recgraph.speculate.run.unmodified import Speculation, speculation
+from recgraph.speculate.run.undecorated import Speculation, speculation
 
 __all__ = ["Inconvertible", "Optimizations", "Speculated", "Speculation", "speculation"]
 

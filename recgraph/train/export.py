@@ -20,11 +20,11 @@ import tensorflow as tf
 
 import recgraph as rg
 from recgraph import files
-from recgraph.contest import AdaptiveBenchmark
 from recgraph.data import UNKNOWN, TreeBatch, Vocabulary, balanced, encode, lookup, spaced
 from recgraph.errors import RecgraphError
 from recgraph.models import TreeModel
 from recgraph.models.common import Network
+from recgraph.racing import AdaptiveBenchmark
 from recgraph.train.batching import Batching, Rows
 from recgraph.train.parsing import Brought
 from recgraph.train.tree_arrays import balanced_trees, post_order, trees_of_spans

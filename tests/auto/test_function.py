@@ -14,7 +14,7 @@ import pytest
 import tensorflow as tf
 
 import recgraph as rg
-from recgraph import contest, native
+from recgraph import native, racing
 from recgraph.auto import Automatic, choosing
 from recgraph.auto.ways import Coexecuting
 from recgraph.errors import NativeLibraryError, SignatureError
@@ -28,9 +28,9 @@ pytestmark = pytest.mark.usefixtures("decides_once")
 @pytest.fixture(autouse=True)
 def short_contests(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two rounds of two steps: what is decided does not matter here."""
-    monkeypatch.setattr(contest, "BLOCKS", (2, 2))
+    monkeypatch.setattr(racing, "BLOCKS", (2, 2))
     monkeypatch.setattr(choosing, "WITHIN", 10_000)
-    monkeypatch.setattr(contest, "HOPELESS", (1e9, 1e9))
+    monkeypatch.setattr(racing, "HOPELESS", (1e9, 1e9))
     monkeypatch.setattr(choosing, "ENOUGH", 1e9)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from recgraph.auto import Automatic
-from recgraph.speculate.run.found import DiscoveredFunction, with_parts
+from recgraph.speculate.run.discovered import DiscoveredFunction, with_parts
 from tests.speculate import comparing, corpus
 
 importlib.import_module("tests.speculate.corpus.epochs")

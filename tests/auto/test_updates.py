@@ -13,7 +13,7 @@ import pytest
 import tensorflow as tf
 
 import recgraph as rg
-from recgraph import contest
+from recgraph import racing
 from recgraph.auto import choosing
 from recgraph.auto.ways import CALLEES
 from tests.speculate.comparing import differences, plain
@@ -26,9 +26,9 @@ SIZES = ((3, 4), (4, 2), (2,))
 @pytest.fixture(autouse=True)
 def short_contests(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two rounds of two steps: what is decided does not matter here."""
-    monkeypatch.setattr(contest, "BLOCKS", (2, 2))
+    monkeypatch.setattr(racing, "BLOCKS", (2, 2))
     monkeypatch.setattr(choosing, "WITHIN", 10_000)
-    monkeypatch.setattr(contest, "HOPELESS", (1e9, 1e9))
+    monkeypatch.setattr(racing, "HOPELESS", (1e9, 1e9))
 
 
 class Training:

@@ -17,7 +17,7 @@ import pytest
 import tensorflow as tf
 
 import recgraph as rg
-from recgraph import contest
+from recgraph import racing
 from recgraph.auto import Automatic, choosing, function
 from recgraph.coexec import Coexecuted, Execution
 from tests import sampling
@@ -120,7 +120,7 @@ def test_loops_of_random_programs(tmp_path: Path) -> None:
 def test_random_programs_whose_ways_take_turns(is_whole: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each step of `mode="auto"` is taken in another way than the one before."""
     monkeypatch.setattr(choosing, "MAX_WARMING", 0)
-    monkeypatch.setattr(contest, "BLOCKS", (1,) * 100)
+    monkeypatch.setattr(racing, "BLOCKS", (1,) * 100)
     monkeypatch.setattr(choosing, "WITHIN", 10_000)
     monkeypatch.setattr(function, "CLEARLY", 0.0)
 

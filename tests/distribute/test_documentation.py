@@ -165,7 +165,7 @@ def test_a_step_that_is_not_a_graph_is_refused() -> None:
     import tensorflow as tf
 
     from recgraph.distribute import Cluster, ClusterError
-    from recgraph.distribute.place import WorkerAddress
+    from recgraph.distribute.cluster_spec import WorkerAddress
 
     with pytest.raises(ClusterError, match=r"works in the graph of a tf\.function[\s\S]*with cluster\.scope"):
         Cluster(WorkerAddress(("a:1", "b:1"), 0)).mean([tf.ones([])], [tf.Variable(1.0)], tf.ones([]), tf.constant(1))

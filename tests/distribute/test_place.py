@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from recgraph.distribute import ClusterError, PortTakenError
-from recgraph.distribute.place import WorkerAddress, _kubernetes, find_place
+from recgraph.distribute.cluster_spec import WorkerAddress, _kubernetes, find_place
 
 TWO = ("a:2222", "b:2223")
 

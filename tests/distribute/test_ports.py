@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from recgraph.distribute import ClusterError, ports, watchdog
-from recgraph.distribute.place import WorkerAddress
+from recgraph.distribute.cluster_spec import WorkerAddress
 from recgraph_launch import free_addresses
 
 HERE = Path(__file__).parent

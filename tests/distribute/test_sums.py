@@ -14,8 +14,8 @@ import pytest
 import tensorflow as tf
 
 from recgraph.distribute import Cluster, ClusterError, DisagreementError
+from recgraph.distribute.cluster_spec import WorkerAddress
 from recgraph.distribute.collectives import Collectives
-from recgraph.distribute.place import WorkerAddress
 from recgraph.distribute.reduction import Reduction, TableRows, divided
 from recgraph.distribute.shards import SHARDS, ShardedReduction, shards_of, tree_sum
 

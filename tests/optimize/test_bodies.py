@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 import recgraph as rg
-from recgraph.core import preparing
+from recgraph.core import body_rewrites
 
 SIZE = 6
 LEFT, RIGHT = [-1, -1, 0, -1, 2], [-1, -1, 1, -1, 3]
@@ -224,7 +224,7 @@ def test_an_error_in_a_rewritten_body_names_the_users_line() -> None:
         y = tf.sigmoid(x @ weights[0]) * tf.sigmoid(x @ weights[1])
         y += tf.cast(tf.gather([1, 2], n, name="out_of_reach"), tf.float32)
         failing.output(y)
-    assert preparing.prepared(failing) is not failing
+    assert body_rewrites.prepared(failing) is not failing
     with pytest.raises(tf.errors.InvalidArgumentError) as caught:
         failing(7, tf.ones([1, 3]))
     assert "out_of_reach" in str(caught.value)
@@ -236,15 +236,15 @@ def test_what_is_switched_off_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.delenv("RECGRAPH_OPTIMIZE", raising=False)
     for optimize in (None, False):
         off = cell.tree(optimize=optimize)
-        assert preparing.prepared(off) is off
+        assert body_rewrites.prepared(off) is off
         assert "substitutions" not in off.explain()
     monkeypatch.setenv("RECGRAPH_OPTIMIZE", "1")
     asked, off = cell.tree(optimize=None), cell.tree(optimize=False)
-    assert preparing.prepared(asked) is not asked
-    assert preparing.prepared(off) is off
+    assert body_rewrites.prepared(asked) is not asked
+    assert body_rewrites.prepared(off) is off
     monkeypatch.setenv("RECGRAPH_OPTIMIZE", "0")
     tree = cell.tree()
-    assert preparing.prepared(tree) is tree
+    assert body_rewrites.prepared(tree) is tree
     assert "RECGRAPH_OPTIMIZE=0" in tree.explain()
 
 
@@ -267,7 +267,7 @@ def test_a_body_with_nothing_to_gain_is_not_copied() -> None:
     with rg.SubGraph("plain", outputs=tf.TensorSpec([1, 3]), optimize=True) as plain:
         x = plain.input(shape=[1, 3])
         plain.output(tf.tanh(x @ weight))
-    assert preparing.prepared(plain) is plain
+    assert body_rewrites.prepared(plain) is plain
 
 
 def test_products_that_wait_for_each_other_stay_apart() -> None:

@@ -13,12 +13,12 @@ import tensorflow as tf
 from optimize.random_networks import SIZE, RandomNetwork, assert_close
 
 import recgraph as rg
-from recgraph import contest, tf_private
+from recgraph import racing, tf_private
 from recgraph.errors import SignatureError
 from recgraph.optimize import costs, remembering
 from recgraph.optimize.bridge import alternatives, graphs
 from recgraph.optimize.remembering import GraphTiming
-from recgraph.speculate.run import turns
+from recgraph.speculate.run import ab_timing
 from tests import sampling
 
 STEPS = sampling.count("programs", 4)
@@ -254,11 +254,11 @@ def test_projections_of_stacks_are_products_of_matrices(at_once: None) -> None:
 
 def test_what_the_measurement_says_is_done_and_remembered(monkeypatch: pytest.MonkeyPatch, patient: None) -> None:
     """Both forms take turns on calls that happen once each; the verdict is kept for the next process."""
-    monkeypatch.setattr(turns, "CALLS", 2)
-    monkeypatch.setattr(turns, "SECONDS", 0.0)
+    monkeypatch.setattr(ab_timing, "CALLS", 2)
+    monkeypatch.setattr(ab_timing, "SECONDS", 0.0)
     for better in (True, False):
         costs = {"plain": 2.0, "other": 1.0 if better else 3.0}
-        monkeypatch.setattr(turns, "Contest", lambda ways, costs=costs: _Fixed(ways, costs))
+        monkeypatch.setattr(ab_timing, "Contest", lambda ways, costs=costs: _Fixed(ways, costs))
         monkeypatch.setattr(remembering, "recall", lambda key: None)
         kept: dict[str, GraphTiming] = {}
         monkeypatch.setattr(remembering, "remember", kept.__setitem__)
@@ -284,7 +284,7 @@ def test_what_is_not_sure_is_not_remembered(monkeypatch: pytest.MonkeyPatch) -> 
     assert alternative.is_better
 
 
-class _Fixed(contest.AdaptiveBenchmark):
+class _Fixed(racing.AdaptiveBenchmark):
     """A contest in which each way takes as long as it is told."""
 
     def __init__(self, ways: Any, costs: dict[str, float]) -> None:
@@ -299,7 +299,7 @@ def test_nothing_is_looked_for_in_the_first_calls(monkeypatch: pytest.MonkeyPatc
     """A graph that hardly runs is not worth it, and no first call waits."""
     monkeypatch.setattr(alternatives.Substituted, "make", lambda self: pytest.fail("it was looked for"))
     made, function = gates()
-    made.run(function, 3 + turns.CALLS)
+    made.run(function, 3 + ab_timing.CALLS)
     assert "looked for after" in function.explain()
 
 
@@ -346,7 +346,7 @@ def test_a_broken_assumption_leaves_no_trace(at_once: None) -> None:
 
 def test_a_form_that_fails_is_not_used_again(at_once: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """The call runs eagerly then, and the next ones by the graph itself."""
-    monkeypatch.setattr(turns.tf_private, "fast_call", _failing(turns.tf_private.fast_call))
+    monkeypatch.setattr(ab_timing.tf_private, "fast_call", _failing(ab_timing.tf_private.fast_call))
     expected, (made, function) = Gates(), gates()
     assert_close(made.run(function, 8), expected.run(expected, 8))
     assert function.calls == {"eager": 3, "graph": 4, "fallback": 1}
@@ -380,8 +380,8 @@ def test_a_graph_is_as_it_was_after_its_other_form_was_made(at_once: None) -> No
 
 def test_several_threads_take_their_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who finds a turn taken runs the graph itself."""
-    monkeypatch.setattr(turns, "CALLS", 2)
-    monkeypatch.setattr(turns, "SECONDS", 0.0)
+    monkeypatch.setattr(ab_timing, "CALLS", 2)
+    monkeypatch.setattr(ab_timing, "SECONDS", 0.0)
     made, function = gates(learns=False)
     made.run(function, 5)
     results: list[Any] = []

@@ -186,7 +186,7 @@ BUGS = [
     Bug(
         "nothing_is_remade",
         "With gradient='recompute', nothing is computed again.",
-        "recgraph/core/remaking.py",
+        "recgraph/core/rematerialization.py",
         "return not kept and _stands_alone(op) and does_the_same_again(op)",
         "return False",
         ("core/test_frames.py::test_recompute_keeps_inputs_and_results_of_calls_only",),

@@ -23,7 +23,7 @@ BUGS = [
         CHOOSING,
         "if not self._why_not(way) and not way.is_settled and self._may_warm(way):",
         "if False:",
-        ("auto/test_contest.py::test_ways_get_ready_before_they_are_compared",),
+        ("auto/test_racing.py::test_ways_get_ready_before_they_are_compared",),
     ),
     Bug(
         "never_compared_again",
@@ -31,7 +31,7 @@ BUGS = [
         CHOOSING,
         "            self._why, self._contest, self._measured = why, None, {}\n",
         "            pass\n",
-        ("auto/test_contest.py::test_ways_are_compared_again_when_steps_become_slower",),
+        ("auto/test_racing.py::test_ways_are_compared_again_when_steps_become_slower",),
     ),
     Bug(
         "steps_inside_of_steps",
@@ -39,7 +39,7 @@ BUGS = [
         CHOOSING,
         '        if getattr(self._local, "is_running", False):\n',
         "        if False:\n",
-        ("auto/test_contest.py::test_a_step_inside_of_a_step_is_a_part_of_it",),
+        ("auto/test_racing.py::test_a_step_inside_of_a_step_is_a_part_of_it",),
     ),
     Bug(
         "neutral_is_positive",

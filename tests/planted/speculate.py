@@ -14,10 +14,10 @@ ORDERING, CONVERSION = "recgraph/speculate/passes/ordering.py", "recgraph/specul
 RANDOMNESS, PROFILE = "recgraph/speculate/passes/randomness.py", "recgraph/speculate/observe/profile.py"
 BRANCHES, LOOPS = "recgraph/speculate/evaluate/branches.py", "recgraph/speculate/evaluate/loops.py"
 EVALUATOR, GRAPHS = "recgraph/speculate/machine/evaluator.py", "recgraph/speculate/run/graphs.py"
-SCRIPT, TWINS = "recgraph/speculate/script/script.py", "recgraph/speculate/machine/twins.py"
+SCRIPT, TWINS = "recgraph/speculate/script/script.py", "recgraph/speculate/machine/possible_aliases.py"
 CONNECTIONS, STATE = "recgraph/speculate/passes/connections.py", "recgraph/speculate/values/state.py"
-BACKWARD, AROUND = "recgraph/speculate/passes/backward.py", "recgraph/speculate/passes/around.py"
-ASKING = "recgraph/speculate/library/asking.py"
+BACKWARD, AROUND = "recgraph/speculate/passes/backward.py", "recgraph/speculate/passes/outer_tape.py"
+ASKING = "recgraph/speculate/library/scalar_checks.py"
 
 
 def _by(*programs: str) -> tuple[str, ...]:
@@ -379,7 +379,7 @@ BUGS = [
     Bug(
         "a_list_of_the_script_on_every_way",
         "A list that the script has is changed whatever a tensor decides.",
-        "recgraph/speculate/values/later.py",
+        "recgraph/speculate/values/dynamic.py",
         "if (_are_lists_used(ev) or ev.inside(Fork, CalledBack)) and before.are_changed():",
         "if _are_lists_used(ev) and before.are_changed():",
         ("speculate/test_long_lists.py::test_a_list_that_the_script_changes",),
@@ -518,7 +518,7 @@ BUGS = [
         "recgraph/speculate/observe/syntax.py",
         "self.node, self.filename, self.mangled = copied(node), text.filename, mangled",
         "self.node, self.filename, self.mangled = node, text.filename, mangled",
-        ("speculate/test_parts.py::test_a_function_inside_of_another_leaves_its_sites_as_they_are",),
+        ("speculate/test_outlining.py::test_a_function_inside_of_another_leaves_its_sites_as_they_are",),
     ),
     Bug(
         "numbers_in_lists_fit",
@@ -547,7 +547,7 @@ BUGS = [
     Bug(
         "floats_of_32_bits",
         "A float does not take the dtype that a call names.",
-        "recgraph/speculate/values/building.py",
+        "recgraph/speculate/values/library_calls.py",
         "    others = [*beside, *_wanted(function, named)]\n",
         "    others = beside\n",
         _by("floats_whose_dtype_is_named"),
@@ -587,7 +587,7 @@ BUGS = [
     Bug(
         "frameworks_that_draw",
         "Each function of TensorFlow with a name that generators have, too, may draw from them.",
-        "recgraph/speculate/values/building.py",
+        "recgraph/speculate/values/library_calls.py",
         "draws.may_draw(function, known.is_frameworks(function))",
         "draws.may_draw(function, False)",
         ("speculate/test_draws.py::test_a_thread_that_draws_does_not_hinder_a_conversion",),

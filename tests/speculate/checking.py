@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from recgraph import contest, devices
+from recgraph import devices, racing
 from recgraph.auto import Automatic, choosing, function
 from recgraph.coexec import Coexecuted
 from recgraph.speculate import Speculated
@@ -148,7 +148,7 @@ def check_in_turns(program: Program, eager: Eager, wrap: Callable[[Any], Automat
         patch.setattr(choosing, "MAX_SECONDS", 1e6)
         patch.setattr(choosing, "MAX_WARMING", 0)
         patch.setattr(choosing, "WITHIN", 10_000)
-        patch.setattr(contest, "BLOCKS", (1,) * 100)
+        patch.setattr(racing, "BLOCKS", (1,) * 100)
         patch.setattr(function, "CLEARLY", 0.0)
         patch.setattr(conversions, "MAX_SECONDS", 1e6)
         found, automatic, counts = comparing.run_wrapped(program, wrap)

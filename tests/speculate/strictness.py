@@ -11,7 +11,7 @@ from recgraph.explaining import Remark
 from recgraph.optimize import remembering, switch
 from recgraph.optimize.remembering import GraphTiming
 from recgraph.speculate.observe.reasons import Feature, Inconvertible
-from recgraph.speculate.run import explaining, function, judged
+from recgraph.speculate.run import explaining, function, profitability
 
 # A reason has words of its own: more than the kind of an exception of Python's.
 _WORDS = re.compile(r"(?s)(?!\w+(Error|Exception|StopIteration)\W*$).*\w\W+\w.*[^:\s]\s*")
@@ -49,7 +49,7 @@ def require_words(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def keep_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keeps graphs however long calls take."""
-    monkeypatch.setattr(judged, "GRAPH_CALLS", 1_000_000)
+    monkeypatch.setattr(profitability, "GRAPH_CALLS", 1_000_000)
     monkeypatch.setattr(function, "MAX_SECONDS", 1e6)
 
 

@@ -11,8 +11,8 @@ import pytest
 import tensorflow as tf
 
 from recgraph.speculate import Speculated
-from recgraph.speculate.script.stand_ins import fixed
-from recgraph.speculate.values import later
+from recgraph.speculate.script.symbolic import fixed
+from recgraph.speculate.values import dynamic
 
 _DATA = np.random.default_rng(0).normal(size=(40, 6)).astype(np.float32)
 _SIZES = (4, 7, 4, 9, 5, 12, 40, 1, 6, 7, 30, 4, 2, 9)
@@ -241,6 +241,6 @@ def test_a_call_that_fails_since_it_writes_is_told_from_one_that_fails(call: Cal
     held = np.array([2.0, 1.0, 3.0])
     with pytest.raises(ValueError, match="read-only|cannot reshape|could not be broadcast"):
         call(fixed(held))
-    assert later._writes(call, [fixed(held)], {}) is writes
-    assert not later._writes(call, [held], {})
+    assert dynamic._writes(call, [fixed(held)], {}) is writes
+    assert not dynamic._writes(call, [held], {})
     assert held.tolist() == [2.0, 1.0, 3.0]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from recgraph.speculate.script.script import Let
-from recgraph.speculate.script.stand_ins import has_run
+from recgraph.speculate.script.symbolic import has_run
 
 
 @pytest.mark.parametrize(

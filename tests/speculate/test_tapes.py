@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 import recgraph as rg
-from recgraph.speculate.passes import around
+from recgraph.speculate.passes import outer_tape
 from tests.speculate import comparing
 
 ONE, TWO, TABLE = tf.Variable(2.0), tf.Variable(3.0), tf.Variable([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
@@ -197,7 +197,7 @@ def test_an_optimizer_leaves_alone_what_the_loss_does_not_depend_on() -> None:
 
 def test_without_groups_the_comparison_finds_zeros(monkeypatch: pytest.MonkeyPatch) -> None:
     """A comparison that finds nothing would agree with anything."""
-    monkeypatch.setattr(around, "groups", lambda graph, outputs, watched: [(list(range(len(outputs))), [0, 1, 2])])
+    monkeypatch.setattr(outer_tape, "groups", lambda graph, outputs, watched: [(list(range(len(outputs))), [0, 1, 2])])
     with pytest.raises(AssertionError):
         test_gradients_are_eagers(_several_results, tf.GradientTape)
 
@@ -323,7 +323,7 @@ def test_infinite_slopes_of_what_is_not_differentiated_change_nothing(function: 
 
 def test_with_zeros_the_comparison_finds_nan(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of straight code, and beside a branch."""
-    monkeypatch.setattr(around, "_zeros_are_computed", lambda *given: False)
+    monkeypatch.setattr(outer_tape, "_zeros_are_computed", lambda *given: False)
     for function in (_infinite_slopes, _an_infinite_slope_beside_a_branch):
         with pytest.raises(AssertionError, match="nan"):
             test_infinite_slopes_of_what_is_not_differentiated_change_nothing(function, False)
@@ -345,7 +345,7 @@ def test_a_loop_of_tensorflows_that_would_give_nan_runs_eagerly() -> None:
 
 
 def _many_results_beside_a_function(x: tf.Tensor) -> Any:
-    return [_logarithm(OTHER) * x, *(tf.sqrt(EDGE * float(i)) for i in range(1, around.MOST_APART + 1))]
+    return [_logarithm(OTHER) * x, *(tf.sqrt(EDGE * float(i)) for i in range(1, outer_tape.MOST_APART + 1))]
 
 
 def test_too_many_results_to_be_differentiated_one_by_one_run_eagerly() -> None:

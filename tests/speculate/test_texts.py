@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from recgraph import contest
+from recgraph import racing
 from recgraph.auto import Automatic, choosing, function
 from recgraph.coexec import Coexecuted
 from recgraph.speculate import Speculated
@@ -111,7 +111,7 @@ def test_coexecuted(name: str, tmp_path: Path) -> None:
 def test_automatic(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Steps that take turns in the ways that there are."""
     monkeypatch.setattr(choosing, "MAX_WARMING", 0)
-    monkeypatch.setattr(contest, "BLOCKS", (1,) * 100)
+    monkeypatch.setattr(racing, "BLOCKS", (1,) * 100)
     monkeypatch.setattr(choosing, "WITHIN", 10_000)
     monkeypatch.setattr(function, "CLEARLY", 0.0)
     _compared(texts.PROGRAMS[name], tmp_path, Automatic)

@@ -18,7 +18,7 @@ from recgraph.speculate import Speculated
 from recgraph.speculate.evaluate import expressions as on_expressions
 from recgraph.speculate.machine.evaluator import RULES
 from recgraph.speculate.run import conversion
-from recgraph.speculate.run.generality import SpecializationLevel
+from recgraph.speculate.run.specialization import SpecializationLevel
 
 _SIZES = (4, 8, 16)
 

@@ -11,7 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from recgraph import defects, logs
-from recgraph.core import hoisting, preparing, program, regions
+from recgraph.core import body_rewrites, hoisting, program, regions
 from recgraph.core.definition import Definition
 from recgraph.core.environment import EnvironmentMap, Slots
 from recgraph.errors import DefinitionError
@@ -193,4 +193,4 @@ def _found(problem: Problem, seconds: float) -> SearchResult | None:
     return found and dataclasses.replace(found, roots=tuple(map(problem.shared, found.roots)))
 
 
-preparing.register(prepare)
+body_rewrites.register(prepare)

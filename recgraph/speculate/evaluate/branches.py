@@ -15,11 +15,11 @@ import tensorflow as tf
 
 from recgraph import tf_private
 from recgraph.speculate.machine.evaluator import Evaluator, Signal
-from recgraph.speculate.machine.twins import are_lists, lists_in
+from recgraph.speculate.machine.possible_aliases import are_lists, lists_in
 from recgraph.speculate.observe.reasons import Inconvertible, ProgramException
 from recgraph.speculate.passes import aliases, backward, ordering, randomness
 from recgraph.speculate.script.contexts import Fork
-from recgraph.speculate.script.stand_ins import UNDEFINED, DynamicValue, is_of_graph
+from recgraph.speculate.script.symbolic import UNDEFINED, DynamicValue, is_of_graph
 from recgraph.speculate.values import merging, state
 from recgraph.speculate.values.merging import TreeSpec
 from recgraph.speculate.values.state import ProgramState, Slot

@@ -21,8 +21,8 @@ from recgraph.speculate.observe.reasons import Feature, ProgramException, matche
 from recgraph.speculate.passes import connections
 from recgraph.speculate.script.assumptions import NoException
 from recgraph.speculate.script.contexts import Catching, Handling, Managed
-from recgraph.speculate.script.stand_ins import MISSING, DynamicValue, Generator, GeneratorStopped, SymbolicValue
-from recgraph.speculate.values import building, objects
+from recgraph.speculate.script.symbolic import MISSING, DynamicValue, Generator, GeneratorStopped, SymbolicValue
+from recgraph.speculate.values import library_calls, objects
 
 
 @rule(ast.Assert)
@@ -255,7 +255,7 @@ def _of_generator(ev: Evaluator, manager: OfGenerator, items: list[ast.withitem]
 def _name_scope(ev: Evaluator, manager: tf.name_scope, items: list[ast.withitem], node: ast.With) -> Signal | None:
     """A scope is named as it is eagerly: a graph would number the second one of a name."""
     if items[0].optional_vars is not None:
-        building.name_scope_read(ev)
+        library_calls.name_scope_read(ev)
     if ev.heap.name_of(manager) is not None:
         ev.lift(manager)  # it is this very object
     name, around = manager.name, tf.get_current_name_scope()

@@ -14,7 +14,7 @@ from recgraph.speculate.evaluate import branches, loops
 from recgraph.speculate.machine.evaluator import Evaluator, rule
 from recgraph.speculate.observe.reasons import Feature
 from recgraph.speculate.observe.syntax import Frame, Names
-from recgraph.speculate.script.stand_ins import DynamicValue, Generator, Iteration, IterationSpace, is_symbolic
+from recgraph.speculate.script.symbolic import DynamicValue, Generator, Iteration, IterationSpace, is_symbolic
 from recgraph.speculate.values import containers, iterators, objects, state
 from recgraph.speculate.values.functions import Closure, Super
 

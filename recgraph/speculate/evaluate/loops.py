@@ -21,7 +21,7 @@ from recgraph.speculate.observe.syntax import names_of_block, site_of
 from recgraph.speculate.passes import aliases, backward, ordering, randomness
 from recgraph.speculate.script.assumptions import HOLDS, SamePath
 from recgraph.speculate.script.contexts import CalledBack, LoopRound, RecursiveBody
-from recgraph.speculate.script.stand_ins import (
+from recgraph.speculate.script.symbolic import (
     HELD,
     MISSING,
     UNDEFINED,
@@ -63,7 +63,7 @@ class ConvertedLoop:
 
     @property
     def way(self) -> Any:
-        """How it was left: a number, or a residual."""
+        """How it was left: a number, or a dynamic value."""
         return self.slots[self._way]
 
     def left(self) -> bool | tf.Tensor:

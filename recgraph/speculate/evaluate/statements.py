@@ -20,8 +20,8 @@ from recgraph.speculate.evaluate import branches, loops
 from recgraph.speculate.evaluate.expressions import IN_PLACE
 from recgraph.speculate.machine.evaluator import Evaluator, Signal, rule, target
 from recgraph.speculate.observe.reasons import Feature
-from recgraph.speculate.script import stand_ins
-from recgraph.speculate.script.stand_ins import MISSING, DynamicValue, Generator, Iteration, is_symbolic, is_unknown
+from recgraph.speculate.script import symbolic
+from recgraph.speculate.script.symbolic import MISSING, DynamicValue, Generator, Iteration, is_symbolic, is_unknown
 from recgraph.speculate.values import containers, iterators, objects
 from recgraph.speculate.values.functions import Closure
 
@@ -174,7 +174,7 @@ def _in_place(ev: Evaluator, function: Any, current: Any, value: Any) -> Any:
         is_held = ev.heap.name_of(current) is not None
         target = ev.heap.open(current, ev.where()) if is_held else current
         other = containers.mapping(ev, value) if isinstance(target, dict) else ev.opened(value)
-        if isinstance(current, collections.Counter) and any(map(is_unknown, stand_ins.leaves([target, other]))):
+        if isinstance(current, collections.Counter) and any(map(is_unknown, symbolic.leaves([target, other]))):
             raise ev.refuse(Feature.CONTAINER, "a Counter with counts that vary is updated by an operator")
         try:
             if isinstance(current, set) and is_held:

@@ -21,9 +21,9 @@ from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.observe import known
 from recgraph.speculate.observe.known import DATA_TYPES, PURE
 from recgraph.speculate.observe.reasons import Feature
-from recgraph.speculate.script import stand_ins
+from recgraph.speculate.script import symbolic
 from recgraph.speculate.script.assumptions import SameObject
-from recgraph.speculate.script.stand_ins import (
+from recgraph.speculate.script.symbolic import (
     COLLECTIONS,
     DynamicValue,
     LateCall,
@@ -34,7 +34,16 @@ from recgraph.speculate.script.stand_ins import (
     is_unknown,
     is_variable,
 )
-from recgraph.speculate.values import arithmetic, attributes, building, containers, iterators, objects, tables, texts
+from recgraph.speculate.values import (
+    arithmetic,
+    attributes,
+    containers,
+    iterators,
+    library_calls,
+    objects,
+    tables,
+    texts,
+)
 from recgraph.speculate.values.containers import HeapMethod
 from recgraph.speculate.values.texts import shown
 
@@ -104,7 +113,7 @@ def _of_partial(ev: Evaluator, function: Any, arguments: Arguments, named: dict[
 def _method_of_data(ev: Evaluator, function: Any, owner: Any, arguments: Arguments, named: dict[str, Any]) -> Any:
     """A method of a list, string, number...: made during the call, or constant."""
     if hasattr(owner, "_fields") and function.__name__ in ("_replace", "_asdict"):
-        return building.native_as_is(ev, getattr(ev.opened(owner), function.__name__), named)
+        return library_calls.native_as_is(ev, getattr(ev.opened(owner), function.__name__), named)
     if isinstance(owner, list) and function.__name__ == "sort" and named.get("key") is not None:
         owner[:] = _by_key(ev, sorted, list(owner), named)
         return None
@@ -115,8 +124,8 @@ def _method_of_data(ev: Evaluator, function: Any, owner: Any, arguments: Argumen
     as_given = texts.shown if isinstance(owner, str | bytes) else Evaluator.lift
     lifted = [as_given(ev, a) for a in arguments]
     named = {name: as_given(ev, a) for name, a in named.items()}
-    if any(is_unknown(a) for a in stand_ins.leaves([*lifted, *named.values()])):
-        return ev.python(stand_ins.call_method, [owner, function.__name__, *lifted], named)
+    if any(is_unknown(a) for a in symbolic.leaves([*lifted, *named.values()])):
+        return ev.python(symbolic.call_method, [owner, function.__name__, *lifted], named)
     return ev.python(function, lifted, named)
 
 
@@ -146,7 +155,7 @@ SPECIAL.update({np.shape: _asking_for("shape", np.shape), np.ndim: _asking_for("
 
 
 def _is_shown_late(value: Any) -> bool:
-    """Whether the text of a value is found before it is printed: the user's class or a residual says what it is."""
+    """Returns whether the text of a value is found before it is printed: a user's class or a dynamic value gives it."""
     return objects.is_object(value) or isinstance(value, PartialShape) or texts.by_class(str, value)
 
 
@@ -196,7 +205,7 @@ SPECIAL.update({kind: _number_of(kind) for kind in (float, int, bool)})
 def _issubclass(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> bool:
     kinds = ev.lift(arguments[1])
     if not isinstance(arguments[0], type):
-        return bool(building.build(ev, issubclass, [arguments[0], kinds], named))
+        return bool(library_calls.build(ev, issubclass, [arguments[0], kinds], named))
     return objects.is_subclass(ev, arguments[0], kinds)
 
 
@@ -249,7 +258,7 @@ def _by_key(ev: Evaluator, function: Any, members: Arguments, named: dict[str, A
 
 def _ranked(ev: Evaluator, function: Any, members: Arguments, keys: Arguments, more: dict[str, Any]) -> Any:
     """`min`, `max` or `sorted` by keys: their order is assumed, not what they are."""
-    if any(map(is_symbolic, stand_ins.leaves(keys))):
+    if any(map(is_symbolic, symbolic.leaves(keys))):
         raise ev.refuse(Feature.KEY_FUNCTION, "tensors are used as keys")
     if (ordered := standard.ordered(ev, keys)) is not None:
         found = function(range(len(keys)), key=ordered.__getitem__, **more)

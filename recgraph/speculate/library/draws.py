@@ -14,15 +14,15 @@ import tensorflow as tf
 
 from recgraph import tf_private
 from recgraph.defects import described
-from recgraph.speculate.library import Arguments, asking
+from recgraph.speculate.library import Arguments, scalar_checks
 from recgraph.speculate.machine.evaluator import UNROLL, Evaluator
 from recgraph.speculate.observe.reasons import Feature, RestartConversion
 from recgraph.speculate.passes import ordering
-from recgraph.speculate.script import stand_ins
+from recgraph.speculate.script import symbolic
 from recgraph.speculate.script.assumptions import ModerateCost, NoException
 from recgraph.speculate.script.draws import GENERATORS
-from recgraph.speculate.script.stand_ins import DynamicValue
-from recgraph.speculate.values import arrays, building, later, newborns
+from recgraph.speculate.script.symbolic import DynamicValue
+from recgraph.speculate.values import arrays, dynamic, keras_call_locals, library_calls
 
 # Methods that change the generator only.
 _DISTRIBUTIONS: Final = """
@@ -83,15 +83,15 @@ def _drawn(
     ev: Evaluator, generator: Any, method: str, arguments: Arguments, named: dict[str, Any], how: str = ""
 ) -> DynamicValue:
     """What a method gives, or the method of `Draws` that is named `how`."""
-    given = list(stand_ins.leaves([*arguments, *named.values()]))
+    given = list(symbolic.leaves([*arguments, *named.values()]))
     if any(
-        stand_ins.is_symbolic(a) or (isinstance(a, DynamicValue) and (a.late or a.tensor is not None)) for a in given
+        symbolic.is_symbolic(a) or (isinstance(a, DynamicValue) and (a.late or a.tensor is not None)) for a in given
     ):
         raise ev.refuse(Feature.RANDOM, "what is drawn depends on a value that is known only after the graph has run")
     code = [ev.heap.name_of(generator) or ev.script.constant(generator), repr(method)]
     code += [*map(ev.code, arguments), *(f"{name}={ev.code(value)}" for name, value in named.items())]
-    examples = [stand_ins.example_of(a) for a in arguments]
-    keywords = {name: stand_ins.example_of(value) for name, value in named.items()}
+    examples = [symbolic.example_of(a) for a in arguments]
+    keywords = {name: symbolic.example_of(value) for name, value in named.items()}
     if ordering.is_guarded(ev):
         if is_large(method, *examples, **keywords):
             raise ev.refuse(
@@ -111,18 +111,18 @@ def _drawn(
     return DynamicValue(name, example)
 
 
-def _seed(ev: Evaluator, _: tuple[Any, ...]) -> newborns.Seed:
+def _seed(ev: Evaluator, _: tuple[Any, ...]) -> keras_call_locals.Seed:
     """The seed that Keras gives an object which the call makes."""
-    return newborns.Seed.of(call(ev, random.randint, [1, 10**9], {}))
+    return keras_call_locals.Seed.of(call(ev, random.randint, [1, 10**9], {}))
 
 
 def _tensor_of_seed(ev: Evaluator, values: tuple[Any, ...]) -> Any:
     """A state that begins with a seed: Keras makes a tensor of the list of both."""
     given, dtype, *_ = values
-    if dtype is not None and (number := asking.float_as(ev, given, dtype)) is not None:
+    if dtype is not None and (number := scalar_checks.float_as(ev, given, dtype)) is not None:
         return number
-    if not (isinstance(given, list) and given and isinstance(given[0], newborns.Seed)):
-        return building.PLAIN
+    if not (isinstance(given, list) and given and isinstance(given[0], keras_call_locals.Seed)):
+        return library_calls.PLAIN
     rest = [tf.constant(one, tf.int64) for one in given[1:]]
     return tf.cast(tf.stack([ev.tensor(given[0].drawn, tf.int64), *rest]), dtype or tf.int32)
 
@@ -131,10 +131,10 @@ def _generator(ev: Evaluator, _: tuple[Any, ...]) -> Any:
     """The generator that all share is no part of a call."""
     if not tf_private.has_generator():
         raise ev.refuse(Feature.NEW_VARIABLE, "Keras makes its global generator of random numbers")
-    return building.PLAIN
+    return library_calls.PLAIN
 
 
-building.REPLACED.update(
+library_calls.REPLACED.update(
     {
         tf_private.DRAWING_SEED: _seed,
         tf_private.MAKING_TENSOR: _tensor_of_seed,
@@ -150,7 +150,7 @@ def is_large(method: str, *arguments: Any, **named: Any) -> bool:
         sizes += [*arguments, arguments]
     elif len(arguments) > 2:
         sizes.append(arguments[-1])
-    return any(later.product([size]) > later.MODERATE for size in sizes)
+    return any(dynamic.product([size]) > dynamic.MODERATE for size in sizes)
 
 
 def take(ev: Evaluator, iterator: Any) -> Any:
@@ -196,10 +196,10 @@ def _shuffle(ev: Evaluator, generator: Any, members: Any) -> None:
         members.name, members.example = after.name, after.example
     elif type(members) is list and ev.heap.name_of(members) is None and _are_numbers(members):
         after = _drawn(ev, generator, "shuffle", [members], {}, "shuffled")
-        members[:] = [ev.in_script(stand_ins.get_item, [after, i]) for i in range(len(members))]
+        members[:] = [ev.in_script(symbolic.get_item, [after, i]) for i in range(len(members))]
     else:
         raise ev.refuse(Feature.RANDOM, "what the call shuffles is no array and no list of numbers that it has made")
 
 
 def _are_numbers(members: list[Any]) -> bool:
-    return len(members) <= UNROLL and all(isinstance(stand_ins.example_of(m), int | float) for m in members)
+    return len(members) <= UNROLL and all(isinstance(symbolic.example_of(m), int | float) for m in members)

@@ -21,18 +21,18 @@ from recgraph.core.subgraph import SubGraph
 from recgraph.cpython import sources
 from recgraph.defects import described
 from recgraph.speculate.evaluate import branches
-from recgraph.speculate.library import SPECIAL, Arguments, Special, asking, draws, own_gradients, special
+from recgraph.speculate.library import SPECIAL, Arguments, Special, draws, own_gradients, scalar_checks, special
 from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.observe import keras_state, known
 from recgraph.speculate.observe.reasons import Feature, Inconvertible
 from recgraph.speculate.observe.syntax import syntax_of
 from recgraph.speculate.passes import connections, ordering
 from recgraph.speculate.passes.ordering import subgraph_writes
-from recgraph.speculate.script import stand_ins
+from recgraph.speculate.script import symbolic
 from recgraph.speculate.script.assumptions import NoException, SameDecision
 from recgraph.speculate.script.contexts import CalledBack, Fork, MakingVariable
-from recgraph.speculate.script.stand_ins import DynamicValue, LateCall, ListSegment, is_symbolic
-from recgraph.speculate.values import building, lists, newborns
+from recgraph.speculate.script.symbolic import DynamicValue, LateCall, ListSegment, is_symbolic
+from recgraph.speculate.values import keras_call_locals, library_calls, lists
 from recgraph.speculate.values.merging import SpecLeaf
 
 _REFUSED = {
@@ -94,7 +94,7 @@ def framework(ev: Evaluator, function: Any, arguments: Arguments, named: dict[st
     inner = wrapped(function)
     if inner is not None and not only_computes(inner):
         raise ev.refuse(Feature.WRAPPED_FUNCTION, f"{inner.__qualname__}, which {name} wraps, may do more than compute")
-    if isinstance(owner, tf.GradientTape) and any(isinstance(a, DynamicValue) for a in stand_ins.leaves(arguments)):
+    if isinstance(owner, tf.GradientTape) and any(isinstance(a, DynamicValue) for a in symbolic.leaves(arguments)):
         raise ev.refuse(Feature.RAISES, f"{name}() needs tensors")
     is_call = isinstance(function, keras.Layer) or (isinstance(owner, keras.Layer) and name == "__call__")
     for thing in (owner, function):
@@ -117,10 +117,10 @@ def framework(ev: Evaluator, function: Any, arguments: Arguments, named: dict[st
         recorded = connections.before(ev, owner, name, *_lifted(ev, arguments, named))
     elif function is tf.autodiff.ForwardAccumulator:
         connections.follow(ev, _lifted(ev, arguments, named))
-    seen = building.converted(ev) if inner is None else contextlib.nullcontext()
-    with newborns.used(ev, function, arguments, named), seen, ordering.noted(owner, name, arguments, named):
+    seen = library_calls.converted(ev) if inner is None else contextlib.nullcontext()
+    with keras_call_locals.used(ev, function, arguments, named), seen, ordering.noted(owner, name, arguments, named):
         try:
-            result = building.build(ev, function, arguments, named)
+            result = library_calls.build(ev, function, arguments, named)
         except Inconvertible as reason:
             if isinstance(owner, tf.GradientTape) and connections.is_asked(name):
                 connections.unroll_underivable(ev, reason)
@@ -128,7 +128,7 @@ def framework(ev: Evaluator, function: Any, arguments: Arguments, named: dict[st
     if isinstance(owner, tf.TensorArray) and isinstance(result, tf.TensorArray):
         ev.replaced[id(owner)] = owner
         ev.replaced_in.append((owner, ev.contexts.all(Fork)))
-    result = newborns.taken(ev, newborns.owner_of(function), result)
+    result = keras_call_locals.taken(ev, keras_call_locals.owner_of(function), result)
     if isinstance(owner, tf.GradientTape) and connections.is_asked(name):
         return connections.check(ev, recorded, *_lifted(ev, arguments, named), result)
     if isinstance(owner, tf.autodiff.ForwardAccumulator) and name == "jvp":
@@ -144,7 +144,7 @@ def _lifted(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> tuple
 def _refuse_replaced(ev: Evaluator, values: list[Any]) -> None:
     """Eagerly, a TensorArray is changed where it is; in a graph it stays, and what the method gives is another."""
     forks = ev.contexts.all(Fork)
-    for value in stand_ins.leaves([values]):
+    for value in symbolic.leaves([values]):
         if not isinstance(value, tf.TensorArray):
             continue
         # On this way, or in a branch or loop that is over.
@@ -171,7 +171,7 @@ def _variable(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any
 def _is_tensor(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> bool:
     if isinstance(arguments[0], DynamicValue):
         return False
-    return bool(building.build(ev, tf.is_tensor, arguments, named))
+    return bool(library_calls.build(ev, tf.is_tensor, arguments, named))
 
 
 SPECIAL[tf.executing_eagerly] = lambda ev, arguments, named: True
@@ -204,7 +204,7 @@ def _making(function: Callable[..., Any], *names: str) -> Special:
             return tensor
         if tensor.shape.rank != 0:
             raise ev.refuse(Feature.VALUE, "tf.constant of several numbers that differ from call to call, in a shape")
-        return building.build(ev, tf.fill, [given["shape"], tensor], {})
+        return library_calls.build(ev, tf.fill, [given["shape"], tensor], {})
 
     return convert
 
@@ -231,7 +231,7 @@ def _moving(function: Callable[..., Any], move: Callable[[Evaluator, Arguments, 
 
     def convert(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
         lifted, keywords = [ev.lift(a) for a in arguments], {name: ev.lift(value) for name, value in named.items()}
-        held = list(stand_ins.leaves([lifted, keywords]))
+        held = list(symbolic.leaves([lifted, keywords]))
         if not any(isinstance(one, DynamicValue) for one in held) or any(isinstance(one, ListSegment) for one in held):
             return framework(ev, function, arguments, named)
         try:
@@ -283,7 +283,7 @@ def _of_arrays(function: Callable[..., Any]) -> Special:
 
     def convert(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
         lifted, keywords = [ev.lift(a) for a in arguments], {name: ev.lift(value) for name, value in named.items()}
-        if any(map(is_symbolic, stand_ins.leaves([*lifted, *keywords.values()]))):
+        if any(map(is_symbolic, symbolic.leaves([*lifted, *keywords.values()]))):
             return framework(ev, function, arguments, named)
         return ev.python(function, lifted, keywords)
 
@@ -322,31 +322,31 @@ def _dtype(ev: Evaluator, given: dict[str, Any]) -> tf.DType | None:
 
 def _has_numbers(value: Any) -> bool:
     """Whether there are numbers that differ, and no tensors beside them."""
-    found = list(stand_ins.leaves([value]))
+    found = list(symbolic.leaves([value]))
     return any(isinstance(one, DynamicValue) for one in found) and not any(map(is_symbolic, found))
 
 
 def _converted(ev: Evaluator, value: Any, dtype: tf.DType | None, hint: tf.DType | None = None) -> tf.Tensor:
     """Numbers, in lists perhaps, as a tensor of the dtype that eager execution would choose."""
-    kinds = frozenset(_kind(ev, one) for one in stand_ins.leaves([value]))
+    kinds = frozenset(_kind(ev, one) for one in symbolic.leaves([value]))
     if any(issubclass(kind, np.ndarray | np.generic) for kind in kinds):
         return _of_array(ev, value, dtype, hint)
     natural = _DTYPES.get(kinds)
     if natural is None:
         raise ev.refuse(Feature.VALUE, f"a tensor of {', '.join(sorted(kind.__name__ for kind in kinds))}")
-    if natural == tf.int32 and any(_is_long(one) for one in stand_ins.leaves([value])):
+    if natural == tf.int32 and any(_is_long(one) for one in symbolic.leaves([value])):
         natural = tf.int64
-    if dtype is None and hint is not None and asking.may_become(natural, hint):
+    if dtype is None and hint is not None and scalar_checks.may_become(natural, hint):
         dtype = hint
     dtype = dtype or natural
-    if not asking.may_become(natural, dtype):
+    if not scalar_checks.may_become(natural, dtype):
         raise ev.refuse(Feature.RAISES, f"a {natural.name} as {dtype.name}")
     return _packed(ev, value, dtype)
 
 
 def _kind(ev: Evaluator, one: Any) -> type:
     is_known = isinstance(one, DynamicValue) and (one.late or one.tensor is not None)
-    return ev.type_of(one) if is_known else type(stand_ins.example_of(one))
+    return ev.type_of(one) if is_known else type(symbolic.example_of(one))
 
 
 def _of_array(ev: Evaluator, value: Any, dtype: tf.DType | None, hint: tf.DType | None) -> tf.Tensor:
@@ -373,7 +373,7 @@ def _is_long(one: Any) -> bool:
 def _packed(ev: Evaluator, value: Any, dtype: tf.DType) -> tf.Tensor:
     if isinstance(value, list | tuple):
         members = [_packed(ev, member, dtype) for member in value]
-        return building.build(ev, tf.stack, [members], {}) if members else tf.constant([], dtype)
+        return library_calls.build(ev, tf.stack, [members], {}) if members else tf.constant([], dtype)
     if not isinstance(value, DynamicValue):
         if dtype.is_integer and not dtype.min <= value <= dtype.max:  # in a graph, TensorFlow cuts it off
             raise ev.refuse(Feature.RAISES, f"an integer beyond {dtype.name}")
@@ -515,10 +515,10 @@ def _print(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
     stream = named.get("output_stream", sys.stderr)
     given = {**named, "output_stream": stream.example if isinstance(stream, DynamicValue) else stream}
     lifted = [_read(ev.lift(a)) for a in arguments]
-    if any(map(_is_number, stand_ins.leaves(lifted))):
+    if any(map(_is_number, symbolic.leaves(lifted))):
         raise ev.refuse(Feature.PRINT, "tf.print of a number or string that is no tensor and differs from call to call")
     with branches.scratch():
-        made = building.build(ev, tf.print, lifted, given)
+        made = library_calls.build(ev, tf.print, lifted, given)
     target = made.get_attr("output_stream").decode()
     if target not in _STREAMS or sources.shell() is not None:  # there, TensorFlow prints into the cell
         raise ev.refuse(Feature.PRINT, f"tf.print to {target}")

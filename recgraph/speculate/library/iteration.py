@@ -20,7 +20,7 @@ from recgraph.speculate.library import SPECIAL, Arguments, Special, draws, speci
 from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.observe.reasons import Feature, Inconvertible, ProgramException, RestartConversion
 from recgraph.speculate.script.contexts import Fork
-from recgraph.speculate.script.stand_ins import (
+from recgraph.speculate.script.symbolic import (
     HELD,
     MISSING,
     DynamicValue,

@@ -18,8 +18,8 @@ from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.observe import known
 from recgraph.speculate.observe.frames import watched
 from recgraph.speculate.observe.reasons import Feature
-from recgraph.speculate.script.stand_ins import MadeFunction, is_tensor_like
-from recgraph.speculate.values import building
+from recgraph.speculate.script.symbolic import MadeFunction, is_tensor_like
+from recgraph.speculate.values import library_calls
 from recgraph.speculate.values.functions import Closure
 
 
@@ -48,15 +48,15 @@ def call(ev: Evaluator, function: Any, arguments: list[Any], named: dict[str, An
         packed = tf.nest.pack_sequence_as(given, [placed.get(i, leaf) for i, leaf in enumerate(leaves)])
         with watched(None):
             result, gradient = ev.members(ev.call(inside, packed, named))
-            return building.argument(ev, result, []), _of_places(ev, gradient, places, len(leaves))
+            return library_calls.argument(ev, result, []), _of_places(ev, gradient, places, len(leaves))
 
-    return building.build(ev, of_tensors, [leaves[place] for place in places], {})
+    return library_calls.build(ev, of_tensors, [leaves[place] for place in places], {})
 
 
 def _inside(function: Any) -> Any:
     """The program's function in one that `tf.custom_gradient` has made."""
     inside = tf_private.with_own_gradient(function)
-    inside = inside.function if isinstance(inside, building.Callback) else inside
+    inside = inside.function if isinstance(inside, library_calls.Callback) else inside
     return inside if isinstance(inside, MadeFunction) or known.is_users_function(inside) else None
 
 
@@ -69,13 +69,13 @@ def _of_places(ev: Evaluator, gradient: Any, places: Sequence[int], count: int) 
 
     def of_tensors(upstream: tuple[Any, ...], variables: Any = None) -> Any:
         named = {"variables": variables} if variables else {}
-        with building.called_back(ev), watched(None):
+        with library_calls.called_back(ev), watched(None):
             found = ev.lift(ev.call(gradient, list(upstream), named))
         found, of_variables = found if variables else (found, [])
         flat = tf.nest.flatten(found)
         if len(flat) != count:
             raise ev.refuse(Feature.RAISES, f"{len(flat)} gradients for {count} arguments of tf.custom_gradient")
-        of_places = [building.argument(ev, flat[place], []) for place in places]
+        of_places = [library_calls.argument(ev, flat[place], []) for place in places]
         return (of_places, of_variables) if variables else of_places
 
     if _takes_variables(ev, gradient):  # TensorFlow asks the signature

@@ -26,9 +26,9 @@ from recgraph.speculate.library import SPECIAL, Arguments, Special, frameworks, 
 from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.observe import known
 from recgraph.speculate.observe.reasons import Feature
-from recgraph.speculate.script import stand_ins
+from recgraph.speculate.script import symbolic
 from recgraph.speculate.script.assumptions import SameDecision, SameObject
-from recgraph.speculate.script.stand_ins import MISSING, DynamicValue, LateCall, is_symbolic
+from recgraph.speculate.script.symbolic import MISSING, DynamicValue, LateCall, is_symbolic
 from recgraph.speculate.values import containers, objects, texts
 from recgraph.speculate.values.functions import Super
 
@@ -94,10 +94,10 @@ def _cached(ev: Evaluator, function: Any, arguments: Arguments, named: dict[str,
     if not isinstance(function.__wrapped__, types.FunctionType) or not frameworks.only_computes(function.__wrapped__):
         raise ev.refuse(Feature.CACHE, f"{function.__name__} has a cache and may do more than compute")
     plain = (*_IMMUTABLE, type(None))
-    if not all(isinstance(stand_ins.example_of(a), plain) for a in [*arguments, *named.values()]):
+    if not all(isinstance(symbolic.example_of(a), plain) for a in [*arguments, *named.values()]):
         raise ev.refuse(Feature.CACHE, f"{function.__name__} has a cache and is given objects")
     result = ev.python(function, arguments, named)
-    if not isinstance(stand_ins.example_of(result), plain):
+    if not isinstance(symbolic.example_of(result), plain):
         raise ev.refuse(Feature.CACHE, f"{function.__name__} keeps objects")
     return result
 
@@ -165,7 +165,7 @@ SPECIAL[operator.is_not] = lambda ev, arguments, named: _not(ev, [_with(objects.
 
 SPECIAL[super] = lambda ev, arguments, named: Super(arguments[1], arguments[0])
 SPECIAL[typing.cast] = lambda ev, arguments, named: arguments[1]
-SPECIAL[callable] = lambda ev, arguments, named: callable(stand_ins.example_of(arguments[0]))
+SPECIAL[callable] = lambda ev, arguments, named: callable(symbolic.example_of(arguments[0]))
 SPECIAL[contextlib.suppress] = lambda ev, arguments, named: Suppressing(tuple(arguments))
 SPECIAL[contextlib.nullcontext] = lambda ev, arguments, named: Nothing(named.get("enter_result", [*arguments, None][0]))
 SPECIAL[copy.deepcopy] = lambda ev, arguments, named: deep_copy(ev, arguments[0], {})

@@ -20,8 +20,8 @@ import tensorflow as tf
 from recgraph import tf_private
 from recgraph.cpython import messages
 from recgraph.defects import described
+from recgraph.speculate.machine.possible_aliases import READING_LISTS, PossibleAliases
 from recgraph.speculate.machine.protocol import Kind
-from recgraph.speculate.machine.twins import READING_LISTS, PossibleAliases
 from recgraph.speculate.observe.known import IN_PLACE
 from recgraph.speculate.observe.profile import Profile, Seen, is_plain, same
 from recgraph.speculate.observe.reasons import Feature, Inconvertible, ProgramException, RestartConversion
@@ -43,7 +43,7 @@ from recgraph.speculate.script.assumptions import (
 from recgraph.speculate.script.contexts import CalledBack, Context, Contexts, Fork, LoopRound, RecursiveBody
 from recgraph.speculate.script.heap import Heap
 from recgraph.speculate.script.script import Script
-from recgraph.speculate.script.stand_ins import (
+from recgraph.speculate.script.symbolic import (
     MISSING,
     DynamicValue,
     IterationSpace,

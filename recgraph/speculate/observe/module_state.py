@@ -6,6 +6,7 @@ changed that may lead to a variable: dictionaries know whether they were written
 
 from __future__ import annotations
 
+import operator
 import types
 import weakref
 from collections.abc import Callable, Iterable
@@ -43,15 +44,11 @@ def unchanged(module: tf.Module) -> Callable[[], bool]:
 
 def as_trainable(variables: Iterable[tf.Variable]) -> Callable[[], bool]:
     """A function that tells whether variables are trainable that are now, and no others."""
-    snapshot = Snapshot(_will_do)
-    _note_trainable(snapshot, variables)
-    return snapshot.checker()
-
-
-def _note_trainable(snapshot: Snapshot, variables: Iterable[tf.Variable]) -> None:
+    snapshot = Snapshot(operator.is_)
     for variable in variables:
         if "_trainable" in vars(variable):
             snapshot.note(variable, {"_trainable": variable.trainable})
+    return snapshot.checker()
 
 
 def _discovered(module: Any) -> list[Any]:
@@ -74,8 +71,8 @@ def _snapshot(module: tf.Module) -> Callable[[], bool]:
     snapshot = Snapshot(_will_do, _DATA)
     for one in (module, *module.submodules):
         snapshot.note_all(one, _IGNORED)
-    _note_trainable(snapshot, module.variables)
-    return snapshot.checker()
+    is_held, are_trainable = snapshot.checker(), as_trainable(module.variables)
+    return lambda: is_held() and are_trainable()
 
 
 def _will_do(found: Any, expected: Any) -> bool:

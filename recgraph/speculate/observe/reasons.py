@@ -178,7 +178,7 @@ class ProgramException(Exception):
     """The program raises an exception, as long as the assumptions hold. Its own handlers may catch it.
 
     Args:
-        error: the exception, or a residual of one.
+        error: the exception, or a dynamic value for one.
         where: the user's line.
 
     Attributes:
@@ -199,5 +199,5 @@ class ProgramException(Exception):
 
 
 def matches(error: Any, kinds: Any) -> bool:
-    """Whether an exception, or the residual of one, is of a class or of one of several."""
+    """Whether an exception, or a dynamic value for one, is of a class or of one of several."""
     return isinstance(error if isinstance(error, BaseException) else error.example, kinds)

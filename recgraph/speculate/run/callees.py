@@ -16,7 +16,7 @@ from typing import Any
 from recgraph import defects, native, tf_private
 from recgraph.speculate.machine.evaluator import ALL, Optimizations
 from recgraph.speculate.observe.frames import FOLDER, may_be_taken
-from recgraph.speculate.run.found import (
+from recgraph.speculate.run.discovered import (
     ENTRIES,
     MIN_OPERATIONS,
     DiscoveredFunction,
@@ -25,7 +25,7 @@ from recgraph.speculate.run.found import (
     is_profiled,
     with_parts,
 )
-from recgraph.speculate.run.parts import PartCalls, outline
+from recgraph.speculate.run.outlining import PartCalls, outline
 
 # Runs in which nothing changed, after which no more callees are expected.
 QUIET_RUNS = 2

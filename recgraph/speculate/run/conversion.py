@@ -23,22 +23,22 @@ from recgraph.speculate.observe import module_state
 from recgraph.speculate.observe.profile import GeneralProfile, Profile, fits, same
 from recgraph.speculate.observe.reasons import Feature, Inconvertible, ProgramException, RestartConversion
 from recgraph.speculate.observe.syntax import Frame, Syntax, names_of, names_of_parameters, syntax_of
-from recgraph.speculate.passes import around, ordering, workers
+from recgraph.speculate.passes import ordering, outer_tape, workers
 from recgraph.speculate.passes.randomness import RandomGraph
 from recgraph.speculate.passes.rewrites import choose_kernels, merge_reads, stack_products
-from recgraph.speculate.run.generality import GENERALITIES, ConversionHistory, SpecializationLevel
+from recgraph.speculate.run.ab_timing import AlternatingRunner
 from recgraph.speculate.run.rendering import Renderer
-from recgraph.speculate.run.turns import AlternatingRunner
+from recgraph.speculate.run.specialization import GENERALITIES, ConversionHistory, SpecializationLevel
 from recgraph.speculate.script.assumptions import Assumption, Presence, SameConstant, SameDecision, SameObject
 from recgraph.speculate.script.contexts import MakingVariable
 from recgraph.speculate.script.heap import ALIASES
 from recgraph.speculate.script.script import Script
-from recgraph.speculate.values import building, functions, later
+from recgraph.speculate.values import dynamic, functions, library_calls
 from recgraph.speculate.values.attributes import Namespace
 from recgraph.speculate.values.containers import ConcreteValue, Dataset, Object, RecordValue
+from recgraph.speculate.values.dynamic import DynamicValueKind
 from recgraph.speculate.values.functions import Class, FunctionKind, Made, SuperKind, assume_code, enter
 from recgraph.speculate.values.iterators import GraphRows, Iterating, Suspended
-from recgraph.speculate.values.later import DynamicValueKind
 from recgraph.speculate.values.tables import PerhapsNone, Row
 from recgraph.speculate.values.tensors import Composite, Ragged, Shape, Tensor, Variable
 
@@ -203,8 +203,8 @@ class Conversion(Evaluator):
         Suspended, Namespace, SuperKind, Class, FunctionKind, Dataset, Object, RecordValue, ConcreteValue,
     )  # fmt: skip
 
-    python = later.python
-    in_script = later.in_script
+    python = dynamic.python
+    in_script = dynamic.in_script
     inline = functions.inline
     collect = loops.collected
     library = builtins.library
@@ -374,7 +374,7 @@ def _finished(ev: Evaluator, graph: RandomGraph, outputs: list[tf.Tensor]) -> Co
     if graph.variables:
         check = script.constant(module_state.as_trainable(graph.variables))
         script.assume(f"{check}()", SameConstant("which variables are trainable"))
-    concrete = around.by_dependencies(
+    concrete = outer_tape.by_dependencies(
         ev, tf_private.concrete_function(graph, inputs + ([graph.seeds] if draw else []), outputs)
     )
     handles = tf_private.captured_values(graph, early)
@@ -407,7 +407,7 @@ def _without_tape(ev: Evaluator, graph: RandomGraph, outputs: list[tf.Tensor]) -
         RestartConversion: there is a tape, and ways have to be assumed.
         Inconvertible: there is, and the ways are those of rounds of a loop.
     """
-    places, reason = around.decisive(ev, graph, outputs)
+    places, reason = outer_tape.decisive(ev, graph, outputs)
     if not places and not reason:
         return
     if not tf_private.a_tape_is_listening():
@@ -431,7 +431,7 @@ def _new_variables(ev: Evaluator) -> Any:
             raise ev.refuse(Feature.NEW_VARIABLE, "the call makes a variable")
         if tf_private.current_graph() is not ev.graph:
             raise ev.refuse(Feature.NEW_VARIABLE, "a variable is made where a tensor decides")
-        building.name_scope_read(ev)  # the variable's name has them
+        library_calls.name_scope_read(ev)  # the variable's name has them
         return ev.script.newborn.add(tf_private.variable_of_graph(**named), ev.where())
 
     return tf.variable_creator_scope(make)

@@ -26,9 +26,9 @@ from recgraph.speculate.observe.reasons import PASSING, Feature, Inconvertible
 from recgraph.speculate.observe.syntax import binder, names_of_parameters, syntax_of
 from recgraph.speculate.run.conversion import convert
 from recgraph.speculate.run.explaining import remark_on_break, remark_on_refusal, remarks_of_profile
-from recgraph.speculate.run.generality import ConversionHistory
 from recgraph.speculate.run.graphs import Broken, CachedGraph, Graphs
-from recgraph.speculate.script import stand_ins
+from recgraph.speculate.run.specialization import ConversionHistory
+from recgraph.speculate.script import symbolic
 from recgraph.speculate.script.assumptions import AllCommit, Assumption, FittingShape, NoException, SameShape
 
 # Calls that run eagerly first, to see what varies.
@@ -335,7 +335,7 @@ class SpeculatedCalls:
         """Whether a call is worth a graph: not the first one of its shapes, where each shape has a graph."""
         if not any(isinstance(a, SameShape) for graph in self._graphs for a in graph.assumptions):
             return True
-        leaves = [leaf for leaf in stand_ins.leaves(call.parameters) if isinstance(leaf, tf_private.EagerTensor)]
+        leaves = [leaf for leaf in symbolic.leaves(call.parameters) if isinstance(leaf, tf_private.EagerTensor)]
         shapes = tuple(leaf._shape_tuple() for leaf in leaves)
         self._shapes[shapes] += 1
         return self._shapes[shapes] > 1

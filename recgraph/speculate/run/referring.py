@@ -18,7 +18,7 @@ from recgraph.cpython import facts
 from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.observe.known import is_a
 from recgraph.speculate.script.heap import is_namespace
-from recgraph.speculate.script.stand_ins import COLLECTIONS, SymbolicValue
+from recgraph.speculate.script.symbolic import COLLECTIONS, SymbolicValue
 
 # The method that gives a view of a dict, by the class of the view.
 _VIEWS: Final = {

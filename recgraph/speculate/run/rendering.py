@@ -22,7 +22,7 @@ from recgraph.speculate.run import referring
 from recgraph.speculate.script.assumptions import TwoObjects
 from recgraph.speculate.script.heap import check_dropped, check_plain, memory_of
 from recgraph.speculate.script.script import Delete, Let, Perform, Write
-from recgraph.speculate.script.stand_ins import (
+from recgraph.speculate.script.symbolic import (
     COLLECTIONS,
     DynamicValue,
     FormattableVariable,

@@ -52,7 +52,7 @@ class Handling(Context):
     """The handler of an exception.
 
     Attributes:
-        error: the exception, or a residual of one.
+        error: the exception, or a dynamic value for one.
     """
 
     error: Any

@@ -49,7 +49,7 @@ from recgraph.speculate.script.assumptions import (
 )
 from recgraph.speculate.script.contexts import Contexts
 from recgraph.speculate.script.script import Condition, Script
-from recgraph.speculate.script.stand_ins import CONTAINERS, MISSING, DynamicValue, fixed, has_run, rebuilt
+from recgraph.speculate.script.symbolic import CONTAINERS, MISSING, DynamicValue, fixed, has_run, rebuilt
 
 _IDENTITIES = (
     types.FunctionType, types.BuiltinFunctionType, types.ModuleType, type, tf.Variable, tf.DType, enum.Enum

@@ -28,9 +28,9 @@ from typing import Any
 from recgraph.cpython.parsing import parse
 from recgraph.speculate.observe.reasons import Feature, Inconvertible
 from recgraph.speculate.script.assumptions import Assumption
+from recgraph.speculate.script.call_locals import CallLocalObjects
 from recgraph.speculate.script.draws import Draws, Rehearsal
-from recgraph.speculate.script.newborn import CallLocalObjects
-from recgraph.speculate.script.stand_ins import SymbolicValue, stands_in
+from recgraph.speculate.script.symbolic import SymbolicValue, stands_in
 
 _INDENT = "    "
 # An expression of names, numbers and items, as most are: parsing it would take much longer.

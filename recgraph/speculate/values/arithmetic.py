@@ -18,7 +18,7 @@ from recgraph.speculate.machine.evaluator import Evaluator, registering
 from recgraph.speculate.observe import known
 from recgraph.speculate.observe.reasons import Feature
 from recgraph.speculate.script.assumptions import Assumption, FittingInteger, NoException
-from recgraph.speculate.script.stand_ins import HELD, DynamicValue, read_variable
+from recgraph.speculate.script.symbolic import HELD, DynamicValue, read_variable
 from recgraph.speculate.values import arrays
 
 _FULL: Final = 1 << 63

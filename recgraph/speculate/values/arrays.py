@@ -18,8 +18,8 @@ from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.observe import known
 from recgraph.speculate.observe.known import IN_PLACE
 from recgraph.speculate.observe.reasons import Feature
-from recgraph.speculate.script import stand_ins
-from recgraph.speculate.script.stand_ins import DynamicValue, LateCall, fixed, is_of_graph
+from recgraph.speculate.script import symbolic
+from recgraph.speculate.script.symbolic import DynamicValue, LateCall, fixed, is_of_graph
 
 FLOATS: Final = (tf.float16, tf.float32, tf.float64)
 INTEGERS: Final = (tf.int8, tf.int16, tf.int32, tf.int64)
@@ -170,8 +170,8 @@ def may_change(function: Any, arguments: Sequence[Any], named: dict[str, Any]) -
     """Whether a call may change an array that it is given."""
     if isinstance(function, types.BuiltinFunctionType) and function in (*IN_PLACE, operator.setitem):
         return True
-    if isinstance(function, operator.methodcaller) or function is stand_ins.call_method:
-        name = arguments[1] if function is stand_ins.call_method else function.__reduce__()[1][0]
+    if isinstance(function, operator.methodcaller) or function is symbolic.call_method:
+        name = arguments[1] if function is symbolic.call_method else function.__reduce__()[1][0]
         return "out" in named or name in CHANGING
     if isinstance(function, np.ufunc) and len(arguments) > function.nin:
         return True
@@ -191,7 +191,7 @@ def is_early(value: Any) -> bool:
 def note_views(found: Any, arguments: Sequence[Any]) -> Any:
     """The example of a result: where it shares memory with an argument, neither is changed from now on."""
     if isinstance(found, np.ndarray):
-        for array in stand_ins.leaves(arguments):
+        for array in symbolic.leaves(arguments):
             if isinstance(array, DynamicValue):
                 array = array.example
             if isinstance(array, np.ndarray) and np.may_share_memory(found, array):

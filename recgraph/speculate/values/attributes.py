@@ -25,7 +25,7 @@ from recgraph.speculate.observe.reasons import Feature, Inconvertible, ProgramEx
 from recgraph.speculate.script.assumptions import Presence, SameKeys, SameObject
 from recgraph.speculate.script.draws import GENERATORS
 from recgraph.speculate.script.heap import slot_of
-from recgraph.speculate.script.stand_ins import (
+from recgraph.speculate.script.symbolic import (
     COLLECTIONS,
     MISSING,
     MUTABLE,
@@ -38,7 +38,7 @@ from recgraph.speculate.script.stand_ins import (
     is_variable,
     read_variable,
 )
-from recgraph.speculate.values import arrays, building, newborns, objects
+from recgraph.speculate.values import arrays, keras_call_locals, library_calls, objects
 
 _ABSENT = object()
 # What programs replace in a library's module.
@@ -175,7 +175,7 @@ def _native(ev: Evaluator, owner: Any, name: str) -> Any:
     if _is_the_programs(owner, name):
         return of_instance(ev, owner, name)
     ev.heap.given(owner, ev.where())
-    seen = building.converted(ev) if known.is_frameworks_object(owner) else contextlib.nullcontext()
+    seen = library_calls.converted(ev) if known.is_frameworks_object(owner) else contextlib.nullcontext()
     try:
         with seen:  # a property may call what the user has written
             value = getattr(owner, name)
@@ -189,7 +189,7 @@ def _native(ev: Evaluator, owner: Any, name: str) -> Any:
         return ev.heap.read(slot_of(owner, name), f"{held}.{name}", value, what, noted, site, ev.where())
     if isinstance(value, ev.heap.eager_tensor_type):
         return ev.heap.captured(value)
-    return newborns.taken(ev, owner, value)
+    return keras_call_locals.taken(ev, owner, value)
 
 
 def _is_the_programs(owner: Any, name: str) -> bool:

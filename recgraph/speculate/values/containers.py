@@ -20,11 +20,11 @@ from recgraph.cpython import messages
 from recgraph.speculate.machine.evaluator import UNROLL, Evaluator
 from recgraph.speculate.observe import known
 from recgraph.speculate.observe.reasons import Feature
-from recgraph.speculate.script import stand_ins
+from recgraph.speculate.script import symbolic
 from recgraph.speculate.script.assumptions import SameDecision, SameKeys, SameLength, SamePath
 from recgraph.speculate.script.contexts import CalledBack, LoopRound
 from recgraph.speculate.script.heap import check_plain, item_of, like
-from recgraph.speculate.script.stand_ins import (
+from recgraph.speculate.script.symbolic import (
     COLLECTIONS,
     CONTAINERS,
     DICTS,
@@ -43,7 +43,7 @@ from recgraph.speculate.script.stand_ins import (
     is_unknown,
     rebuilt,
 )
-from recgraph.speculate.values import arrays, attributes, iterators, later, lists, lookups, objects, state, texts
+from recgraph.speculate.values import arrays, attributes, dynamic, iterators, lists, lookups, objects, state, texts
 from recgraph.speculate.values.attributes import Attributes
 
 _NATURAL = {bool: tf.bool, int: tf.int64, float: tf.float64}
@@ -134,7 +134,7 @@ class ConcreteValue(Attributes):
         if ev.heap.name_of(container) is not None and isinstance(container, list | tuple | dict | collections.deque):
             return self._held_item(index)
         if isinstance(container, str | bytes | range):
-            return ev.python(stand_ins.get_item, [container, index])
+            return ev.python(symbolic.get_item, [container, index])
         _check_known(ev, container)
         return _item(ev, container, index)
 
@@ -230,7 +230,7 @@ class ConcreteValue(Attributes):
             return member in ev.heap.open(container, ev.where())
         if isinstance(container, list | tuple) and any(map(objects.is_object, [*ev.opened(container), member])):
             return any(objects.is_or_equals(ev, one, member) for one in ev.opened(container))
-        return ev.python(stand_ins.contains, [ev.lift(container), member])
+        return ev.python(symbolic.contains, [ev.lift(container), member])
 
     def _has_key(self, key: Any) -> bool:
         """Whether a dict that was there before has a key."""
@@ -316,7 +316,7 @@ class ConcreteValue(Attributes):
 
     def operate(self, function: Any, operands: Sequence[Any]) -> Any:
         """What moves the members of containers, or a pure function of Python's."""
-        return later.operate(self.ev, function, operands)
+        return dynamic.operate(self.ev, function, operands)
 
     def tensor(self, dtype: tf.DType | None = None) -> tf.Tensor:
         """A constant."""
@@ -407,7 +407,7 @@ class Object(ConcreteValue):
 
     def operate(self, function: Any, operands: Sequence[Any]) -> Any:
         """By the methods of both operands, in Python's order."""
-        if len(operands) > 1 and is_tensor_like(operands[0]) and later.takes_as_number(self.ev, operands[1]):
+        if len(operands) > 1 and is_tensor_like(operands[0]) and dynamic.takes_as_number(self.ev, operands[1]):
             return self.ev.kind(operands[0]).operate(function, operands)
         if len(operands) > 1 and function in (operator.mod, operator.imod) and texts.is_text(operands[0]):
             return self.ev.python(function, operands)
@@ -576,7 +576,7 @@ def _check_takes(ev: Evaluator, container: Any, index: Any, value: Any) -> None:
     if not isinstance(container, np.ndarray | np.flatiter):
         return
     array = container.base if isinstance(container, np.flatiter) else container
-    if any(map(is_unknown, stand_ins.leaves([index, value]))):
+    if any(map(is_unknown, symbolic.leaves([index, value]))):
         raise ev.refuse(Feature.LATE_VALUE, "an item of an array is assigned that differs from call to call")
     if not ev.heap.is_made(array) or not array.flags.writeable:
         raise ev.refuse(Feature.ARRAY, "the call modifies an array that it did not make, or of which there is a view")
@@ -584,14 +584,14 @@ def _check_takes(ev: Evaluator, container: Any, index: Any, value: Any) -> None:
 
 def _check_key_known(ev: Evaluator, index: Any) -> None:
     """That an exception is the program's, and not because a value of ours was looked at as if it were Python's."""
-    if any(isinstance(leaf, DynamicValue) or is_symbolic(leaf) for leaf in stand_ins.leaves([index])):
+    if any(isinstance(leaf, DynamicValue) or is_symbolic(leaf) for leaf in symbolic.leaves([index])):
         raise ev.refuse(Feature.INDEX, "an index varies from call to call")
 
 
 def _by_unknown(ev: Evaluator, container: Any, index: Any) -> Any:
     """An index that differs from call to call: the one it has now is assumed, unless members are tensors alike."""
     if isinstance(index, DynamicValue) and not index.late:
-        return ev.in_script(stand_ins.get_item, [ev.lift(container), index])
+        return ev.in_script(symbolic.get_item, [ev.lift(container), index])
     members = ev.opened(container)
     if isinstance(members, list | tuple) and members and all(isinstance(m, tf.Tensor) for m in members):
         number = index.tensor if isinstance(index, DynamicValue) else index
@@ -757,9 +757,9 @@ def applied(ev: Evaluator, target: Any, name: str, arguments: list[Any], named: 
     try:
         return getattr(target, name)(*lifted, **named)
     except Exception as error:
-        if any(map(is_unknown, stand_ins.leaves([*lifted, *named.values()]))):
+        if any(map(is_unknown, symbolic.leaves([*lifted, *named.values()]))):
             raise ev.refuse(Feature.CONTAINER, f"{name} with a value that differs from call to call") from error
-        if any(map(is_unknown, stand_ins.leaves([target]))):
+        if any(map(is_unknown, symbolic.leaves([target]))):
             raise ev.refuse(Feature.RAISES, f"{name} of values that differ from call to call") from error
         raise ev.raised(error) from error
 

@@ -23,8 +23,8 @@ from recgraph.speculate.observe.reasons import Feature
 from recgraph.speculate.observe.syntax import Frame, Syntax, names_of, syntax_of
 from recgraph.speculate.script.assumptions import SameObject
 from recgraph.speculate.script.heap import slot_of
-from recgraph.speculate.script.stand_ins import Generator, MadeFunction, SymbolicValue
-from recgraph.speculate.values import building, objects, tables
+from recgraph.speculate.script.symbolic import Generator, MadeFunction, SymbolicValue
+from recgraph.speculate.values import library_calls, objects, tables
 from recgraph.speculate.values.containers import ConcreteValue, Object
 
 # Calls inside of calls, after which the program is taken to be recursive.
@@ -128,7 +128,7 @@ class Closure(MadeFunction):
 
     @tf.autograph.experimental.do_not_convert
     def __call__(self, *arguments: Any, **named: Any) -> Any:
-        with building.called_back(self.ev), watched(None):
+        with library_calls.called_back(self.ev), watched(None):
             return self.ev.lift(self.call(self.ev, list(arguments), named))
 
     def call(self, ev: Evaluator, arguments: list[Any], named: dict[str, Any]) -> Any:
@@ -206,7 +206,7 @@ def instantiate(ev: Evaluator, kind: type, arguments: list[Any], named: dict[str
         _, *members = _bound(ev, kind.__new__, [kind, *arguments], named).arguments.values()
         return kind._make(members)
     if not objects.is_inherited(ev, kind, "__new__"):
-        found = building.build(ev, kind, arguments, named)
+        found = library_calls.build(ev, kind, arguments, named)
         return found if isinstance(found, enum.Enum) else ev.heap.make(found)
     made = objects.blank(ev, kind)
     initialize = ev.of_class(kind, "__init__")

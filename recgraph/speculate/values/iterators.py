@@ -23,7 +23,7 @@ from recgraph.speculate.observe.profile import is_plain
 from recgraph.speculate.observe.reasons import Feature, Inconvertible, ProgramException, matches
 from recgraph.speculate.observe.syntax import Frame
 from recgraph.speculate.script.contexts import CalledBack, Catching, Fork
-from recgraph.speculate.script.stand_ins import (
+from recgraph.speculate.script.symbolic import (
     HELD,
     MISSING,
     DynamicValue,

@@ -17,7 +17,7 @@ import tensorflow as tf
 from recgraph.speculate.machine.evaluator import UNROLL, Evaluator
 from recgraph.speculate.script.assumptions import NoException
 from recgraph.speculate.script.contexts import Catching
-from recgraph.speculate.script.stand_ins import DynamicValue, IterationSpace, ListSegment, has_run, how_many
+from recgraph.speculate.script.symbolic import DynamicValue, IterationSpace, ListSegment, has_run, how_many
 from recgraph.speculate.values import merging
 from recgraph.speculate.values.merging import SpecLeaf, TreeSpec
 

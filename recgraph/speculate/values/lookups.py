@@ -12,9 +12,9 @@ import numpy as np
 
 from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.observe.reasons import Feature
-from recgraph.speculate.script import stand_ins
+from recgraph.speculate.script import symbolic
 from recgraph.speculate.script.assumptions import NoException, SameDecision, SameLength, SameType
-from recgraph.speculate.script.stand_ins import MISSING, DynamicValue, LateCall
+from recgraph.speculate.script.symbolic import MISSING, DynamicValue, LateCall
 
 _PLAIN: Final = (int, float, str, bytes, bool, type(None))
 
@@ -101,7 +101,7 @@ def is_part(ev: Evaluator, sequence: Any, index: Any) -> bool:
     if ev.heap.name_of(sequence) is None or id(sequence) in ev.heap.opened or id(sequence) in ev.heap.appended:
         return False
     is_known = not any(isinstance(bound, DynamicValue) for bound in _bounds(index))
-    is_plain = is_known or are_plain(sequence[slice(*map(stand_ins.example_of, _bounds(index)))])
+    is_plain = is_known or are_plain(sequence[slice(*map(symbolic.example_of, _bounds(index)))])
     return is_plain and not any(slot[:2] == ("item", id(sequence)) for slot in ev.heap.shadow)
 
 
@@ -113,7 +113,7 @@ def read_part(ev: Evaluator, sequence: Any, index: slice) -> Any:
         same = ev.noted(SameLength, f"length of a {type(sequence).__name__}")
         ev.script.assume(f"len({name}) == {len(sequence)}", same)
         return type(sequence)(ev.heap.members_at(sequence, range(len(sequence))[index], ev.where()))
-    part, example = ev.script.name(), sequence[slice(*map(stand_ins.example_of, bounds))]
+    part, example = ev.script.name(), sequence[slice(*map(symbolic.example_of, bounds))]
     code = ":".join("" if bound is None else ev.code(bound) for bound in bounds)
     ev.script.compute(part, f"{name}[{code}]", ev.noted(NoException, f"a part of a {type(sequence).__name__}"))
     ev.script.scope["are_plain"] = are_plain

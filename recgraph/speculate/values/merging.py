@@ -15,7 +15,7 @@ import tensorflow as tf
 from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.observe.profile import common_shape, same
 from recgraph.speculate.observe.reasons import Feature, Inconvertible
-from recgraph.speculate.script.stand_ins import (
+from recgraph.speculate.script.symbolic import (
     HELD,
     MISSING,
     UNDEFINED,

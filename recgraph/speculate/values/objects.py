@@ -33,7 +33,7 @@ from recgraph.speculate.observe.profile import is_plain
 from recgraph.speculate.observe.reasons import Feature, ProgramException, matches
 from recgraph.speculate.script.assumptions import NoException, SameObject
 from recgraph.speculate.script.contexts import Catching
-from recgraph.speculate.script.stand_ins import DynamicValue, SymbolicValue, is_of_graph, is_symbolic
+from recgraph.speculate.script.symbolic import DynamicValue, SymbolicValue, is_of_graph, is_symbolic
 
 _MIRRORED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le", "eq": "eq", "ne": "ne"}
 _IN_PLACE = frozenset(function.__name__ for function in IN_PLACE)

@@ -13,10 +13,10 @@ import tensorflow as tf
 
 from recgraph import ops
 from recgraph.speculate.machine.evaluator import Evaluator
-from recgraph.speculate.script import stand_ins
+from recgraph.speculate.script import symbolic
 from recgraph.speculate.script.assumptions import NoException
 from recgraph.speculate.script.heap import Input
-from recgraph.speculate.script.stand_ins import DynamicValue, mapped
+from recgraph.speculate.script.symbolic import DynamicValue, mapped
 from recgraph.speculate.values import arrays
 
 # Operations whose result has the shape of their first input, beside those that compute each element by itself.
@@ -36,7 +36,7 @@ def before(ev: Evaluator, arguments: Sequence[Any], named: dict[str, Any]) -> tu
     """
     found: dict[int, int | DynamicValue] = {}
     fed: dict[int, tuple[DynamicValue, Input]] = {}
-    for leaf in stand_ins.leaves([*arguments, *named.values()]):
+    for leaf in symbolic.leaves([*arguments, *named.values()]):
         if isinstance(leaf, DynamicValue) and leaf.late:
             if arrays.is_array(leaf):
                 source = _source(ev, leaf.tensor)
@@ -48,7 +48,7 @@ def before(ev: Evaluator, arguments: Sequence[Any], named: dict[str, Any]) -> tu
             if number is None:
                 return None
             found[id(leaf)] = number
-        elif stand_ins.is_unknown(leaf) and not isinstance(leaf, DynamicValue):
+        elif symbolic.is_unknown(leaf) and not isinstance(leaf, DynamicValue):
             return None
     for array, source in fed.values():
         _make_early(ev, array, source)
@@ -71,7 +71,7 @@ def _source(ev: Evaluator, tensor: tf.Tensor) -> Input | None:
 def _make_early(ev: Evaluator, array: DynamicValue, source: Input) -> None:
     """An array of the graph is one of the script's from now on, which is not changed."""
     found = source.example.numpy()
-    early = DynamicValue(ev.script.name(), stand_ins.fixed(found) if isinstance(found, np.ndarray) else found)
+    early = DynamicValue(ev.script.name(), symbolic.fixed(found) if isinstance(found, np.ndarray) else found)
     vars(array).update(vars(early))
     ev.script.compute(array.name, f"{source.name}.numpy()", ev.noted(NoException, "numpy"))
 

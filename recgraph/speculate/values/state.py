@@ -19,7 +19,7 @@ from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.observe import keras_state, known
 from recgraph.speculate.observe.profile import same
 from recgraph.speculate.observe.reasons import Feature, Inconvertible, ProgramException
-from recgraph.speculate.script.stand_ins import (
+from recgraph.speculate.script.symbolic import (
     MISSING,
     DynamicValue,
     Generator,

@@ -30,7 +30,7 @@ from recgraph.speculate.observe.syntax import syntax_of
 from recgraph.speculate.script.assumptions import ModerateCost, NoException, SameConstant, SameType
 from recgraph.speculate.script.contexts import RecursiveBody
 from recgraph.speculate.script.script import Let
-from recgraph.speculate.script.stand_ins import MISSING, DynamicValue, IterationSpace, Perhaps, Ref
+from recgraph.speculate.script.symbolic import MISSING, DynamicValue, IterationSpace, Perhaps, Ref
 from recgraph.speculate.values import attributes, objects
 
 # The place of an attribute that an object does not have.

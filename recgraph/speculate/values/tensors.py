@@ -19,9 +19,9 @@ from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.machine.protocol import Kind
 from recgraph.speculate.observe.known import IN_PLACE
 from recgraph.speculate.observe.reasons import Feature
-from recgraph.speculate.script import stand_ins
+from recgraph.speculate.script import symbolic
 from recgraph.speculate.script.assumptions import Presence
-from recgraph.speculate.script.stand_ins import (
+from recgraph.speculate.script.symbolic import (
     BoundConstantMethod,
     DynamicValue,
     IterationSpace,
@@ -29,9 +29,9 @@ from recgraph.speculate.script.stand_ins import (
     is_tensor_like,
     read_variable,
 )
-from recgraph.speculate.values import arrays, building, lists, sizes, texts
+from recgraph.speculate.values import arrays, library_calls, lists, sizes, texts
 from recgraph.speculate.values.containers import ConcreteValue
-from recgraph.speculate.values.later import Method
+from recgraph.speculate.values.dynamic import Method
 
 
 def shape_of(ev: Evaluator, tensor: tf.Tensor) -> tf.TensorShape | PartialShape:
@@ -112,7 +112,7 @@ def _on_tensors(ev: Evaluator, function: Callable[..., Any], operands: Sequence[
     lifted = [_beside(ev, o, dtype) for o in operands]
     if any(isinstance(o, tf.Variable) for o in lifted[:1]) and function in IN_PLACE:
         raise ev.refuse(Feature.IN_PLACE_VARIABLE, "an in-place operator is applied to a variable")
-    return building.build(ev, function, lifted, {})
+    return library_calls.build(ev, function, lifted, {})
 
 
 def _beside(ev: Evaluator, value: Any, dtype: tf.DType) -> Any:
@@ -160,7 +160,7 @@ class InGraph(Kind):
         if ev.heap.name_of(index) is not None:
             index = ev.lift(index)
         parts = index if isinstance(index, tuple) else (index,)
-        return building.build(ev, stand_ins.get_item, [tensor, tuple(_part(ev, p) for p in parts)], {})
+        return library_calls.build(ev, symbolic.get_item, [tensor, tuple(_part(ev, p) for p in parts)], {})
 
     def contains(self, member: Any) -> Any:
         """Is refused."""

@@ -26,9 +26,9 @@ from recgraph.speculate.observe import known
 from recgraph.speculate.observe.known import DATA_TYPES
 from recgraph.speculate.observe.profile import is_plain
 from recgraph.speculate.observe.reasons import Feature
-from recgraph.speculate.script import stand_ins
+from recgraph.speculate.script import symbolic
 from recgraph.speculate.script.assumptions import Presence, SameConstant, SameKeys
-from recgraph.speculate.script.stand_ins import (
+from recgraph.speculate.script.symbolic import (
     CONTAINERS,
     DynamicValue,
     PartialShape,
@@ -60,7 +60,7 @@ def makes_text(function: Any, arguments: Sequence[Any]) -> bool:
     """Whether a function of Python's makes text of what it is given."""
     if function in TO_TEXT or function is json.dumps or isinstance(getattr(function, "__self__", None), str | bytes):
         return True
-    takes_text = function in (operator.mod, operator.imod) or function is stand_ins.call_method
+    takes_text = function in (operator.mod, operator.imod) or function is symbolic.call_method
     return takes_text and bool(arguments) and is_text(arguments[0])
 
 
@@ -78,9 +78,9 @@ def escaped(text: str) -> str:
 
 def gives_text(function: Any, arguments: Sequence[Any]) -> bool:
     """Whether what a function gives is a string."""
-    if function in (operator.mod, operator.imod) or function is stand_ins.call_method:
-        is_format = function is not stand_ins.call_method or arguments[1] in ("format", "format_map", "join")
-        return is_format and isinstance(stand_ins.example_of(arguments[0]), str)
+    if function in (operator.mod, operator.imod) or function is symbolic.call_method:
+        is_format = function is not symbolic.call_method or arguments[1] in ("format", "format_map", "join")
+        return is_format and isinstance(symbolic.example_of(arguments[0]), str)
     return function in (*TO_TEXT, json.dumps, escaped)
 
 

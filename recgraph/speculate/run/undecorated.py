@@ -17,8 +17,8 @@ import tensorflow as tf
 from recgraph import defects, logs, native, sharing, tf_private
 from recgraph.explaining import joined
 from recgraph.speculate.observe.frames import FOLDER, is_ours, may_be_called, may_be_taken, users_frames
-from recgraph.speculate.run.found import ENTRIES, DiscoveredFunction, Entries, FunctionRegistry, with_parts
-from recgraph.speculate.run.judged import ProfitableFunction
+from recgraph.speculate.run.discovered import ENTRIES, DiscoveredFunction, Entries, FunctionRegistry, with_parts
+from recgraph.speculate.run.profitability import ProfitableFunction
 
 _LOG = logs.logger("speculate")
 # How many of the last places of tapes are remembered, to find loops.

@@ -9,7 +9,7 @@ import pytest
 
 from recgraph.auto import choosing
 from recgraph.auto.choosing import Choosing
-from recgraph.contest import BLOCKS, AdaptiveBenchmark
+from recgraph.racing import BLOCKS, AdaptiveBenchmark
 
 
 def held(seconds: dict[str, Callable[[int], float] | float]) -> tuple[AdaptiveBenchmark, list[str]]:

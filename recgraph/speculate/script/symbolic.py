@@ -338,7 +338,7 @@ class Perhaps(SymbolicValue):
 
 @dataclasses.dataclass(eq=False, repr=False)
 class PartialShape(SymbolicValue):
-    """A shape with a residual for each dimension that differs from call to call."""
+    """A shape with a dynamic value for each dimension that differs from call to call."""
 
     dims: list[int | DynamicValue]
 
@@ -493,7 +493,7 @@ def leaves(values: Any) -> Any:
 
 
 def example_of(value: Any) -> Any:
-    """A value with the examples of the residuals in it."""
+    """A value with the examples of the dynamic values in it."""
     if isinstance(value, DynamicValue):
         return value.example
     return fixed(value) if isinstance(value, np.ndarray) else mapped(example_of, value)

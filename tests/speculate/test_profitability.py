@@ -10,7 +10,7 @@ import tensorflow as tf
 import recgraph as rg
 from recgraph import native
 from recgraph.auto import Automatic
-from recgraph.speculate.run import function, judged
+from recgraph.speculate.run import function, profitability
 from recgraph.speculate.run.callees import FORGOTTEN_RUNS, QUIET_RUNS, Callees
 
 
@@ -26,7 +26,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """The time, as it is told to who judges."""
     clock = Clock(1.0, 1.0)
     as_graph = function.SpeculatedCalls._as_graph
-    observed = judged.ProfitableFunction._observed
+    observed = profitability.ProfitableFunction._observed
 
     def taking(what: Any, seconds: str, is_of: Any = lambda result: True) -> Any:
         def call(*arguments: Any) -> Any:
@@ -37,11 +37,11 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
         return call
 
     is_graphs = lambda result: type(result) is not function.Misses  # noqa: E731
-    monkeypatch.setattr(judged, "GRAPH_CALLS", 3)
-    monkeypatch.setattr(judged.time, "perf_counter", lambda: clock.now)
-    monkeypatch.setattr(judged.ProfitableFunction, "_as_graph", taking(as_graph, "graph", is_graphs))
-    monkeypatch.setattr(judged.ProfitableFunction, "_observed", taking(observed, "eager"))
-    monkeypatch.setattr(judged, "watched", lambda watch: _Taking(clock))
+    monkeypatch.setattr(profitability, "GRAPH_CALLS", 3)
+    monkeypatch.setattr(profitability.time, "perf_counter", lambda: clock.now)
+    monkeypatch.setattr(profitability.ProfitableFunction, "_as_graph", taking(as_graph, "graph", is_graphs))
+    monkeypatch.setattr(profitability.ProfitableFunction, "_observed", taking(observed, "eager"))
+    monkeypatch.setattr(profitability, "watched", lambda watch: _Taking(clock))
     return clock
 
 

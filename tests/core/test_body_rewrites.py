@@ -6,9 +6,9 @@ import pytest
 import tensorflow as tf
 
 import recgraph as rg
-from recgraph.core import preparing
+from recgraph.core import body_rewrites
+from recgraph.core.body_rewrites import Preparer
 from recgraph.core.definition import Definition
-from recgraph.core.preparing import Preparer
 
 
 def _adding(amount: float) -> rg.SubGraph:
@@ -29,10 +29,10 @@ def test_a_second_rewriter_is_given_what_the_first_has_made(monkeypatch: pytest.
     """The last result is run, and all say what they have done."""
     written, first, second = _adding(1.0), _adding(2.0), _adding(3.0)
     seen: list[Definition] = []
-    monkeypatch.setattr(preparing, "_preparers", [])
-    preparing.register(_instead(seen, first, "did one thing"))
-    preparing.register(_instead(seen, second, "did another"))
+    monkeypatch.setattr(body_rewrites, "_preparers", [])
+    body_rewrites.register(_instead(seen, first, "did one thing"))
+    body_rewrites.register(_instead(seen, second, "did another"))
     assert float(written(tf.constant(1.0))) == 4.0
     assert seen == [written, first]
-    assert preparing.prepared(written) is second
+    assert body_rewrites.prepared(written) is second
     assert written.rewritings == ["did one thing", "did another"]

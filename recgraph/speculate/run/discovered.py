@@ -20,7 +20,7 @@ from recgraph.speculate.observe.syntax import arguments_of
 from recgraph.speculate.run.function import Misses, PreparedCall, SpeculatedCalls
 from recgraph.speculate.run.graphs import CachedGraph
 from recgraph.speculate.run.keras_calls import loss_call, metric_update, model_call, optimizer_update
-from recgraph.speculate.run.parts import OutlinedFunction, PartCalls, outline
+from recgraph.speculate.run.outlining import OutlinedFunction, PartCalls, outline
 from recgraph.speculate.script.assumptions import SameDecision
 
 # Graphs with fewer operations than this cost more than they save: guards and a call take as long as some operations.

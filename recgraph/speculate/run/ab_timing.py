@@ -14,8 +14,8 @@ from typing import Any, TypeAlias
 import tensorflow as tf
 
 from recgraph import tf_private
-from recgraph.contest import AdaptiveBenchmark
 from recgraph.core.alternatives import Alternative
+from recgraph.racing import AdaptiveBenchmark
 from recgraph.speculate.passes.ordering import MARK
 
 RunTensors: TypeAlias = Callable[[Sequence[tf.Tensor]], list[tf.Tensor]]

@@ -574,7 +574,7 @@ def test_strict_says_what_is_not_converted() -> None:
     with rg.speculation(strict=True):
         for _ in range(4):
             train(tf.constant(1.0))
-        with pytest.raises(rg.speculate.Inconvertible, match=r"test_unmodified\.py:\d+"):
+        with pytest.raises(rg.speculate.Inconvertible, match=r"test_undecorated\.py:\d+"):
             train(tf.constant(1.0))
 
 

@@ -20,7 +20,7 @@ from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.observe import keras_state, known
 from recgraph.speculate.observe.reasons import Feature
 from recgraph.speculate.script.contexts import MakingVariable
-from recgraph.speculate.script.stand_ins import DynamicValue
+from recgraph.speculate.script.symbolic import DynamicValue
 
 # Keras takes note in them of who uses them.
 _KEEPING = (keras.Layer, keras.metrics.Metric, keras.Optimizer)

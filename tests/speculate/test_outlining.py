@@ -15,8 +15,8 @@ import tensorflow as tf
 from recgraph.speculate.observe.cutting import cut
 from recgraph.speculate.observe.reasons import Inconvertible
 from recgraph.speculate.observe.syntax import syntax_of
-from recgraph.speculate.run.found import DiscoveredFunction
-from recgraph.speculate.run.parts import PartCalls, outline
+from recgraph.speculate.run.discovered import DiscoveredFunction
+from recgraph.speculate.run.outlining import PartCalls, outline
 from tests import sampling
 from tests.speculate import comparing, corpus, random_programs
 

@@ -14,8 +14,8 @@ from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.observe.reasons import Feature
 from recgraph.speculate.script.assumptions import SameDecision
 from recgraph.speculate.script.contexts import CalledBack
-from recgraph.speculate.script.stand_ins import DynamicValue, is_symbolic
-from recgraph.speculate.values import building
+from recgraph.speculate.script.symbolic import DynamicValue, is_symbolic
+from recgraph.speculate.values import library_calls
 
 
 def may_become(natural: tf.DType, dtype: tf.DType) -> bool:
@@ -33,7 +33,7 @@ def _packing(ev: Evaluator, values: tuple[Any, ...]) -> Any:
         is_narrow = dtype.is_integer and natural.is_integer and dtype.max < natural.max
         if not may_become(natural, dtype) or is_narrow:
             raise ev.refuse(Feature.RAISES, f"a number of {natural.name} in a list of {dtype.name}")
-    return building.PLAIN
+    return library_calls.PLAIN
 
 
 def _constant(ev: Evaluator, values: tuple[Any, ...]) -> Any:
@@ -43,7 +43,7 @@ def _constant(ev: Evaluator, values: tuple[Any, ...]) -> Any:
     flags = [isinstance(leaf, bool | np.bool_) for leaf in leaves]
     if any(flags) and not (all(flags) and dtype in (None, tf.bool)):
         raise ev.refuse(Feature.RAISES, "a flag where a number is wanted")
-    return building.PLAIN
+    return library_calls.PLAIN
 
 
 def _dropping(ev: Evaluator, values: tuple[Any, ...]) -> Any:
@@ -53,19 +53,19 @@ def _dropping(ev: Evaluator, values: tuple[Any, ...]) -> Any:
         sampler(shape=[], dtype=tf.float32)  # eagerly, the next operation draws as if this one had drawn
     if _number(ev, given) is not None:
         _assume_between(ev, given, "0 < {} < 1", lambda rate: (rate > 0) & (rate < 1))
-    return building.PLAIN
+    return library_calls.PLAIN
 
 
 def _hue(ev: Evaluator, values: tuple[Any, ...]) -> Any:
     """Only eagerly, TensorFlow looks whether the change is a possible one."""
     _assume_between(ev, values[1], "-1 <= {} <= 1", lambda change: (change >= -1) & (change <= 1))
-    return building.PLAIN
+    return library_calls.PLAIN
 
 
 def _cropping(ev: Evaluator, values: tuple[Any, ...]) -> Any:
     """Only of what it knows, TensorFlow looks whether the part is a possible one."""
     _assume_between(ev, values[1], "0 < {} < 1", lambda part: (part > 0) & (part < 1))
-    return building.PLAIN
+    return library_calls.PLAIN
 
 
 def _assume_between(ev: Evaluator, value: Any, condition: str, holds: Callable[[Any], Any]) -> None:
@@ -86,7 +86,7 @@ def _seeding(ev: Evaluator, values: tuple[Any, ...]) -> Any:
     """A number is the first of the state's, with its sign in the others; a tensor the last."""
     size, seed = values
     if _number(ev, seed) is None or not seed.dtype.is_integer:
-        return building.PLAIN
+        return library_calls.PLAIN
     first = tf.cast(seed, tf.int64)
     return tf.stack([first, *[tf.where(first < 0, tf.constant(-1, tf.int64), 0)] * (int(size) - 1)])
 
@@ -96,7 +96,7 @@ def _making_eye(ev: Evaluator, values: tuple[Any, ...]) -> Any:
     sizes = values[:2]
     if any(isinstance(v, bool) or (_number(ev, v) is not None and not v.dtype.is_integer) for v in sizes):
         raise ev.refuse(Feature.RAISES, "the size of a matrix is no integer")
-    return building.PLAIN
+    return library_calls.PLAIN
 
 
 def float_as(ev: Evaluator, value: Any, dtype: Any) -> tf.Tensor | None:
@@ -123,4 +123,4 @@ RULES: Final = {
     tf_private.SEEDING: _seeding,
     tf_private.MAKING_EYE: _making_eye,
 }
-building.REPLACED.update(RULES)
+library_calls.REPLACED.update(RULES)

@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from recgraph.speculate.observe.reasons import RestartConversion
-from recgraph.speculate.script.stand_ins import MUTABLE, DynamicValue
+from recgraph.speculate.script.symbolic import MUTABLE, DynamicValue
 
 # Methods of a list that do not change it.
 READING_LISTS: Final = frozenset({"copy", "count", "index"})

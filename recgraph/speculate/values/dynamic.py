@@ -27,7 +27,7 @@ from recgraph.speculate.observe.known import DATA_TYPES, IN_PLACE
 from recgraph.speculate.observe.reasons import Feature, Inconvertible, ProgramException
 from recgraph.speculate.observe.syntax import site_of
 from recgraph.speculate.passes import ordering
-from recgraph.speculate.script import stand_ins
+from recgraph.speculate.script import symbolic
 from recgraph.speculate.script.assumptions import (
     ModerateCost,
     NoException,
@@ -38,7 +38,7 @@ from recgraph.speculate.script.assumptions import (
 )
 from recgraph.speculate.script.contexts import CalledBack, Catching, Fork
 from recgraph.speculate.script.script import Raising
-from recgraph.speculate.script.stand_ins import (
+from recgraph.speculate.script.symbolic import (
     COLLECTIONS,
     CONTAINERS,
     MUTABLE,
@@ -72,40 +72,40 @@ def in_script(
 ) -> DynamicValue:
     """A call that the script makes: before the graph where all arguments are known then, else after it."""
     named = named or {}
-    residuals = [a for a in stand_ins.leaves([*arguments, *named.values()]) if isinstance(a, DynamicValue)]
-    symbolic = any(
-        is_symbolic(a) or isinstance(a, VariableSnapshot) for a in stand_ins.leaves([*arguments, *named.values()])
+    varying = [a for a in symbolic.leaves([*arguments, *named.values()]) if isinstance(a, DynamicValue)]
+    is_late = any(
+        is_symbolic(a) or isinstance(a, VariableSnapshot) for a in symbolic.leaves([*arguments, *named.values()])
     )
-    is_late = symbolic or any(a.late for a in residuals)
+    is_late = is_late or any(a.late for a in varying)
     if is_late and changes_nothing(function, arguments, named):
         early = sizes.before(ev, arguments, named)
         if early is not None:
             return in_script(ev, function, *early)
-    for array in {id(a): a for a in residuals if arrays.is_array(a) and a.tensor.shape.rank != 0}.values():
+    for array in {id(a): a for a in varying if arrays.is_array(a) and a.tensor.shape.rank != 0}.values():
         if not makes_text(function, arguments):
             arrays.keep(ev, array)
     name = ev.script.name()
     call = ev.script.constant(function)
-    everything = [*stand_ins.leaves([*arguments, *named.values()])]
+    everything = [*symbolic.leaves([*arguments, *named.values()])]
     has_early = any(arrays.is_early(a) or isinstance(a, np.ndarray) for a in everything)
     if has_early and arrays.may_change(function, arguments, named):
         raise ev.refuse(Feature.ARRAY, "the call may modify an array that existed before the graph ran")
     if is_late:
         ev.need_sequence("a value that is known only after the graph")
         found, is_pure = results(function, arguments, named), changes_nothing(function, arguments, named)
-        is_pure = is_pure and not _were_changed(ev, residuals)
+        is_pure = is_pure and not _were_changed(ev, varying)
         given, keywords = settled(list(arguments)), settled(dict(named))
         ev.effects.append(LateCall(name, call, given, keywords, is_pure, found is None))
         text = TEXTS if gives_text(function, arguments) else ()
         return DynamicValue(name, late=True, samples=found or text)
     code = ", ".join([*(ev.code(a) for a in arguments), *(f"{k}={ev.code(v)}" for k, v in named.items())])
-    examples = [*map(stand_ins.example_of, arguments)]
-    examples_named = {k: stand_ins.example_of(v) for k, v in named.items()}
+    examples = [*map(symbolic.example_of, arguments)]
+    examples_named = {k: symbolic.example_of(v) for k, v in named.items()}
     _check_size(ev, function, examples, examples_named)
     if may_grow(function, *examples, **examples_named) and ordering.is_guarded(ev):
         ev.script.scope["is_large"] = is_large
         ev.script.assume(f"not is_large({call}, {code})", ev.noted(ModerateCost, "a result of moderate size"))
-    before = _Lists(residuals)
+    before = _Lists(varying)
     try:
         example = arrays.note_views(function(*examples, **examples_named), everything)
     except Exception as error:
@@ -116,13 +116,13 @@ def in_script(
         raise ev.refuse(Feature.CONTAINER, "a list that differs from call to call is changed after it was used")
     kind = Presence if ev.inside(Catching) else NoException
     ev.script.compute(name, f"{call}({code})", kind(f"{getattr(function, '__name__', function)}", ev.where()))
-    sizes_used = frozenset[int]().union(*(a.sizes for a in residuals))
+    sizes_used = frozenset[int]().union(*(a.sizes for a in varying))
     return DynamicValue(name, example, site=site_of(ev.frame.syntax, ev.here), sizes=sizes_used)
 
 
 def _writes(function: Callable[..., Any], examples: list[Any], named: dict[str, Any]) -> bool:
     """Whether a call that has raised writes to an array that may not be written: given copies, it raises nothing."""
-    given = list(stand_ins.leaves([*examples, *named.values()]))
+    given = list(symbolic.leaves([*examples, *named.values()]))
     if not any(isinstance(one, np.ndarray) and not one.flags.writeable for one in given):
         return False
     try:
@@ -138,8 +138,8 @@ class _Lists:
     The script changes them whatever a tensor decides, and before anything is done with them after the graph.
     """
 
-    def __init__(self, residuals: Sequence[DynamicValue]) -> None:
-        held = [a.example for a in residuals if isinstance(a.example, MUTABLE)]
+    def __init__(self, varying: Sequence[DynamicValue]) -> None:
+        held = [a.example for a in varying if isinstance(a.example, MUTABLE)]
         self._copies = [(container, copy.copy(container)) for container in held]
 
     def are_changed(self) -> bool:
@@ -153,7 +153,7 @@ class _Lists:
 
 def _are_lists_used(ev: Evaluator) -> bool:
     """Whether something is done after the graph with a list, dict or set that the script has."""
-    given = (stand_ins.leaves([*effect.arguments, *effect.named.values()]) for effect in ev.effects)
+    given = (symbolic.leaves([*effect.arguments, *effect.named.values()]) for effect in ev.effects)
     return any(
         isinstance(leaf, VariableSnapshot) or (isinstance(leaf, DynamicValue) and isinstance(leaf.example, MUTABLE))
         for leaf in itertools.chain.from_iterable(given)
@@ -172,7 +172,7 @@ def _is_as(container: Any, before: Any) -> bool:
 def _were_changed(ev: Evaluator, values: Sequence[DynamicValue]) -> bool:
     """Whether the call has done something to arrays after the graph, before which nothing may look at them."""
     arrays_of_numpy = {id(value) for value in values if value.is_array and value.tensor is None}
-    changed = (leaf for effect in ev.effects if not effect.is_pure for leaf in stand_ins.leaves(effect.arguments))
+    changed = (leaf for effect in ev.effects if not effect.is_pure for leaf in symbolic.leaves(effect.arguments))
     return bool(arrays_of_numpy) and any(id(leaf) in arrays_of_numpy for leaf in changed)
 
 
@@ -195,11 +195,11 @@ def changes_nothing(function: Any, arguments: Sequence[Any], named: dict[str, An
     """Whether a call changes nothing, so that it does not matter when it is made."""
     if function is operator.setitem or arrays.is_changed_by(function, arguments):
         return False
-    if isinstance(function, operator.methodcaller) or function is stand_ins.call_method:
+    if isinstance(function, operator.methodcaller) or function is symbolic.call_method:
         owner = arguments[0]
         if not isinstance(owner, DynamicValue):
             return True
-        name = arguments[1] if function is stand_ins.call_method else function.__reduce__()[1][0]
+        name = arguments[1] if function is symbolic.call_method else function.__reduce__()[1][0]
         if owner.is_array:
             return name not in CHANGING
         if owner.tensor is not None:
@@ -213,7 +213,7 @@ def results(function: Callable[..., Any], arguments: Sequence[Any], named: dict[
 
     An empty tuple says that it does not raise, though what it gives is not known.
     """
-    if any(is_symbolic(a) or isinstance(a, VariableSnapshot) for a in stand_ins.leaves([*arguments, *named.values()])):
+    if any(is_symbolic(a) or isinstance(a, VariableSnapshot) for a in symbolic.leaves([*arguments, *named.values()])):
         if function in TO_TEXT:  # an array refuses most specifications
             return TEXTS if len(arguments) < 2 or arguments[1] == "" else None
         return () if isinstance(function, operator.methodcaller) else None
@@ -230,7 +230,7 @@ def results(function: Callable[..., Any], arguments: Sequence[Any], named: dict[
 
 def _tries(given: list[Any]) -> Iterator[Any]:
     """The arguments with each late value as each of its samples, one after the other and all together."""
-    late = list({id(a): a for a in stand_ins.leaves(given) if isinstance(a, DynamicValue)}.values())
+    late = list({id(a): a for a in symbolic.leaves(given) if isinstance(a, DynamicValue)}.values())
     samples = {id(one): _samples(one) for one in late}
     first = {key: values[0] for key, values in samples.items()}
     for key, values in samples.items():
@@ -397,7 +397,7 @@ def changed(ev: Evaluator, function: Any, array: DynamicValue, operands: Sequenc
     ev.need_sequence("a change of an array")
     if not array.example.flags.writeable:
         raise ev.refuse(Feature.ARRAY, "the call modifies an array that it did not make, or of which there is a view")
-    if any(is_symbolic(o) or (isinstance(o, DynamicValue) and o.late) for o in stand_ins.leaves(operands)):
+    if any(is_symbolic(o) or (isinstance(o, DynamicValue) and o.late) for o in symbolic.leaves(operands)):
         raise ev.refuse(
             Feature.LATE_VALUE, "an array is modified by a value that is known only after the graph has run"
         )
@@ -442,7 +442,7 @@ def _of_containers(ev: Evaluator, function: Callable[..., Any], operands: Sequen
         families = ["number" if kind in _NUMBERS else kind for kind in kinds]
         if all(kind in DATA_TYPES and kind not in (set, frozenset) for kind in kinds) and len(set(families)) == 2:
             return function is operator.ne
-    if function in (operator.eq, operator.ne) and any(map(objects.is_object, stand_ins.leaves(operands))):
+    if function in (operator.eq, operator.ne) and any(map(objects.is_object, symbolic.leaves(operands))):
         return _compared(ev, function, operands)
     if function not in _JOINING or not any(isinstance(o, list | tuple | dict) for o in operands):
         return NotImplemented
@@ -483,7 +483,7 @@ def python(
     as_given = texts.shown if texts.makes_text(function, arguments) else Evaluator.lift
     arguments = [as_given(ev, a) for a in arguments]
     named = {name: as_given(ev, a) for name, a in named.items()}
-    flat = list(stand_ins.leaves([*arguments, *named.values()]))
+    flat = list(symbolic.leaves([*arguments, *named.values()]))
     objects.check(ev, function, flat)
     if not any(is_unknown(a) for a in flat):
         if arrays.may_change(function, arguments, named):
@@ -518,7 +518,7 @@ def _check_made(ev: Evaluator, values: Sequence[Any]) -> None:
 
 
 class Method(OwnersMethod):
-    """A method of a residual, of a plain value with residuals in it, or of a tensor."""
+    """A method of a dynamic value, of a plain value with dynamic ones in it, or of a tensor."""
 
     def call(self, ev: Evaluator, arguments: list[Any], named: dict[str, Any]) -> Any:
         """Calls it in the script."""
@@ -531,7 +531,7 @@ class Method(OwnersMethod):
         if not late and not isinstance(example, (*DATA_TYPES, np.ndarray, np.generic)):
             raise ev.refuse(Feature.METHOD, f"{type(example).__name__}.{self.name} runs eagerly")
         if arguments or named:
-            return ev.in_script(stand_ins.call_method, [self.owner, self.name, *arguments], named)
+            return ev.in_script(symbolic.call_method, [self.owner, self.name, *arguments], named)
         return ev.in_script(operator.methodcaller(self.name), [self.owner])
 
 
@@ -616,7 +616,7 @@ class DynamicValueKind(Kind):
             if name == "shape":
                 sizes = ev.in_script(getattr, [owner, name])
                 return tuple(
-                    ev.in_script(stand_ins.get_item, [sizes, i]) if n is None else n for i, n in enumerate(shape)
+                    ev.in_script(symbolic.get_item, [sizes, i]) if n is None else n for i, n in enumerate(shape)
                 )
         return Method(owner, name) if callable(value) else ev.in_script(getattr, [owner, name])
 
@@ -632,7 +632,7 @@ class DynamicValueKind(Kind):
         """In the graph where that knows it; else in the script."""
         if self.it.is_array and (found := arrays.item(self.it, index)) is not None:
             return found
-        return self.ev.in_script(stand_ins.get_item, [self.it, self.ev.lift(index)])
+        return self.ev.in_script(symbolic.get_item, [self.it, self.ev.lift(index)])
 
     def set_item(self, index: Any, value: Any) -> None:
         """Of an array."""
@@ -642,7 +642,7 @@ class DynamicValueKind(Kind):
 
     def contains(self, member: Any) -> Any:
         """In the script."""
-        return self.ev.python(stand_ins.contains, [self.it, member])
+        return self.ev.python(symbolic.contains, [self.it, member])
 
     def members(self) -> list[Any]:
         """As many as there are in this call, which is assumed."""
@@ -657,7 +657,7 @@ class DynamicValueKind(Kind):
         count = len(iterable.example)
         trips = SameLength(f"{count} rounds of a loop", ev.where(), (site_of(ev.frame.syntax, ev.here, "trips"), 0))
         ev.script.assume(f"len({iterable.name}) == {count}", trips)
-        return [ev.in_script(stand_ins.get_item, [iterable, i]) for i in range(count)]
+        return [ev.in_script(symbolic.get_item, [iterable, i]) for i in range(count)]
 
     def rows(self, varies: bool) -> IterationSpace | None:
         """Of a range whose length varies, or where loops are not unrolled; then that there is a first is assumed."""

@@ -24,10 +24,10 @@ from recgraph.speculate.observe import known
 from recgraph.speculate.observe.frames import FOLDER, watched
 from recgraph.speculate.observe.reasons import Feature, Inconvertible, ProgramException, RestartConversion
 from recgraph.speculate.observe.syntax import arguments_of
-from recgraph.speculate.script import draws, stand_ins
+from recgraph.speculate.script import draws, symbolic
 from recgraph.speculate.script.assumptions import FittingInteger, SameDecision
 from recgraph.speculate.script.contexts import Building, CalledBack
-from recgraph.speculate.script.stand_ins import (
+from recgraph.speculate.script.symbolic import (
     DynamicValue,
     Iteration,
     ListSegment,
@@ -85,7 +85,7 @@ def build(ev: Evaluator, function: Callable[..., Any], arguments: list[Any], nam
     A float of NumPy's becomes a tensor of its dtype where eager TensorFlow decides by it, and takes the dtype of others
     as a float of Python's does where this would be an error in a graph.
     """
-    if not any(map(_is_numpy_float, stand_ins.leaves([*arguments, *named.values()]))):
+    if not any(map(_is_numpy_float, symbolic.leaves([*arguments, *named.values()]))):
         return _built(ev, function, arguments, named)
     try:
         return state.attempt(ev, lambda before: _built(ev, function, arguments, named))
@@ -105,7 +105,7 @@ def _as_pythons(ev: Evaluator, value: Any) -> Any:
     """A value with Python's floats in place of those of NumPy's that differ from call to call."""
     if _is_numpy_float(value):
         return ev.python(float, [value])
-    return stand_ins.mapped(functools.partial(_as_pythons, ev), value)
+    return symbolic.mapped(functools.partial(_as_pythons, ev), value)
 
 
 def _calls_back(given: list[Any]) -> bool:
@@ -116,7 +116,7 @@ def _calls_back(given: list[Any]) -> bool:
 
 def _built(ev: Evaluator, function: Callable[..., Any], arguments: list[Any], named: dict[str, Any]) -> Any:
     owner = getattr(function, "__self__", None)
-    beside = [one for one in stand_ins.leaves([arguments, *named.values()]) if not isinstance(one, tf.DType)]
+    beside = [one for one in symbolic.leaves([arguments, *named.values()]) if not isinstance(one, tf.DType)]
     others = [*beside, *_wanted(function, named)]
     if isinstance(owner, tf.Variable | keras.Variable):
         others.insert(0, owner)
@@ -129,7 +129,7 @@ def _built(ev: Evaluator, function: Callable[..., Any], arguments: list[Any], na
         named = _without_summary(ev, function, named)
     values = [argument(ev, a, others) for a in arguments]
     keywords = {name: argument(ev, a, others) for name, a in named.items()}
-    leaves = list(stand_ins.leaves([values, keywords]))
+    leaves = list(symbolic.leaves([values, keywords]))
     has_guessed = any(_is_guessed(ev, leaf) for leaf in leaves) and not any(isinstance(one, Callback) for one in leaves)
     if has_guessed and known.is_tensorflows(function):
         values, keywords = _as_given(ev, function, (arguments, named), (values, keywords))
@@ -145,7 +145,7 @@ def _built(ev: Evaluator, function: Callable[..., Any], arguments: list[Any], na
     if not isinstance(getattr(function, "__self__", None), _UPDATING):
         ev.built += graph.version - before
         ev.check_operations()
-    if isinstance(result, stand_ins.MUTABLE) and facts.references(result) > facts.OF_A_LOCAL:
+    if isinstance(result, symbolic.MUTABLE) and facts.references(result) > facts.OF_A_LOCAL:
         name = getattr(function, "__name__", type(function).__name__)
         raise ev.refuse(
             Feature.FRAMEWORK, f"{name} gives a {type(result).__name__} that something keeps and may change"
@@ -209,7 +209,7 @@ def _as_given(ev: Evaluator, function: Any, given: Any, guessed: Any) -> Any:
         Inconvertible: neither these nor tensors of int32 do.
     """
     wanted = _results(ev, function, _mapped_numbers(ev, guessed))
-    for number in (ev.numbers[id(leaf)][1] for leaf in stand_ins.leaves(guessed) if id(leaf) in ev.numbers):
+    for number in (ev.numbers[id(leaf)][1] for leaf in symbolic.leaves(guessed) if id(leaf) in ev.numbers):
         if type(number.example) is int and not tf.int32.min <= number.example <= tf.int32.max:
             _integer(ev, number, None)  # TensorFlow makes something else of a small one, perhaps
     if _results(ev, function, guessed) == wanted:
@@ -227,7 +227,7 @@ def _mapped_numbers(ev: Evaluator, value: Any) -> Any:
     if id(value) in ev.numbers:
         example = ev.numbers[id(value)][1].example
         return 1 if example is None else example
-    return stand_ins.mapped(functools.partial(_mapped_numbers, ev), value)
+    return symbolic.mapped(functools.partial(_mapped_numbers, ev), value)
 
 
 def _results(ev: Evaluator, function: Any, given: Any) -> list[tf.DType] | None:
@@ -312,7 +312,7 @@ def argument(ev: Evaluator, value: Any, others: list[Any]) -> Any:
     if isinstance(value, Iteration):
         return iter([argument(ev, member, others) for member in ev.members(value)])
     lifted = ev.lift(value)
-    if any(isinstance(leaf, ListSegment) for leaf in stand_ins.leaves([lifted])):
+    if any(isinstance(leaf, ListSegment) for leaf in symbolic.leaves([lifted])):
         raise ev.refuse_runs("a library function gets a list whose length only the graph knows")
     return _tensors_for_numbers(ev, lifted, others)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import keras
 
-from recgraph.speculate.script.stand_ins import leaves
+from recgraph.speculate.script.symbolic import leaves
 
 
 class CallLocalObjects:

@@ -8,10 +8,10 @@ import types
 from typing import Any, Final
 
 from recgraph import tf_private
-from recgraph.contest import AdaptiveBenchmark
+from recgraph.racing import AdaptiveBenchmark
 from recgraph.speculate.observe.frames import watched
 from recgraph.speculate.observe.syntax import arguments_of
-from recgraph.speculate.run.found import DiscoveredFunction
+from recgraph.speculate.run.discovered import DiscoveredFunction
 
 # Calls as a graph that are measured before it is judged.
 GRAPH_CALLS = 3
