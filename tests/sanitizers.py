@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 REPOSITORY: Final = Path(__file__).parents[1]
-# Where TensorFlow copies and destroys a closure of ours, makes and destroys a kernel, and lets go of a tensor: how it
-# counts who uses them cannot be seen.
+# Where TensorFlow copies and destroys a closure of ours, makes and destroys a kernel, lets go of a tensor, which may be a
+# frame, and makes zeros of a frame outside of our kernels: how it counts who uses them cannot be seen.
 SUPPRESSED: Final = (
     "race:_Base_manager<recgraph::Channels",
     "race_top:_M_get_pointer",
@@ -20,6 +20,8 @@ SUPPRESSED: Final = (
     "race:recgraph::CallOp::~CallOp",
     "race:tensorflow::TensorBuffer::~TensorBuffer",
     "race:DeallocateRaw",
+    "race:RunVariantDtor",
+    "race:UnaryVariantUnaryOpRegistration<recgraph::FrameValue>",
 )
 
 
