@@ -126,7 +126,7 @@ class AdaptiveBenchmark:
         return cost_of(self.seconds.get(way, []), self.is_mixed)
 
     def costs(self) -> dict[str, float]:
-        """The same of all ways that were measured."""
+        """Returns the same of all ways that were measured."""
         return {way: self.cost(way) for way, seconds in self.seconds.items() if seconds}
 
     def _begin_turn(self) -> None:

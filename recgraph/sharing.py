@@ -26,7 +26,7 @@ def is_shared() -> bool:
 
 
 def world() -> World | None:
-    """That of the scope that is open; None where each process is for itself."""
+    """Returns the world of the open scope; None where each process is for itself."""
     return _scopes[-1] if _scopes else None
 
 

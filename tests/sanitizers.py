@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 REPOSITORY: Final = Path(__file__).parents[1]
-# Where TensorFlow copies and destroys a closure of ours, makes and destroys a kernel, lets go of a tensor, which may be a
-# frame, and makes zeros of a frame outside of our kernels: how it counts who uses them cannot be seen.
+# Where TensorFlow copies and destroys a closure of ours, makes and destroys a kernel, lets go of a tensor, also of one
+# that holds a frame, and reads a frame that zeros are made of: how it counts who uses them cannot be seen.
 SUPPRESSED: Final = (
     "race:_Base_manager<recgraph::Channels",
     "race_top:_M_get_pointer",

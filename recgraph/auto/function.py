@@ -131,7 +131,7 @@ class Automatic(Speculated):
 
     @property
     def undecided(self) -> str:
-        """That it is not decided yet how calls run, and for how long that may be so; "" if it is."""
+        """Returns a text where it is not decided yet how calls run, and for how long that may be so; "" if it is."""
         choosing = self.apart or self.whole
         if self.way is not None:
             return ""

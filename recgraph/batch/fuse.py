@@ -270,7 +270,7 @@ class Fusion:
             self._alias(result, tensors[1:])
 
     def _alias(self, tensor: tf.Tensor, others: Sequence[tf.Tensor]) -> None:
-        """The same numbers under other shapes."""
+        """Returns the same numbers under other shapes."""
         for other in others:
             inner = _inner(other)
             assert inner is not None

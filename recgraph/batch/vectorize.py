@@ -94,7 +94,7 @@ class Site:
         return nodes.attribute(self.node, name)
 
     def same(self, tensors: Sequence[tf.Tensor], **changed: Any) -> list[tf.Tensor]:
-        """The same operation on other tensors."""
+        """Returns the same operation on other tensors."""
         return copy_operation(self.node, tensors, changed)
 
 

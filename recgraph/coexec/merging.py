@@ -34,7 +34,7 @@ class Merged:
         return frozenset(loop for loop, count in different.items() if count > 1)
 
     def merge(self, trace: Trace) -> Merged:
-        """The same with one more step. The same object if the step was a path of the graph already."""
+        """Returns the same with one more step. The same object if the step was a path of the graph already."""
         everything = {loop for op in trace.operations for loop, _ in op.trips}
         counts = self.counts | frozenset(trip_counts(nested([op.trips for op in trace.operations], everything)))
         merged = Merged(self.graph, (*self.traces, trace), counts)

@@ -182,7 +182,7 @@ class StepProfile:
         return written.getvalue().rstrip()
 
     def renamed(self, name: str) -> StepProfile:
-        """The same under another name."""
+        """Returns the same under another name."""
         return StepProfile(name, self.steps)
 
     def tables(self) -> list[Any]:

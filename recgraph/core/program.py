@@ -107,7 +107,7 @@ class Program:
                 native.ops().recgraph_forget_programs(late)
 
     def with_gradient(self) -> Program:
-        """The same with the gradients of all its SubGraphs.
+        """Returns the same with the gradients of all its SubGraphs.
 
         Raises:
             GradientError: one of them cannot be differentiated, or the gradient was not saved.

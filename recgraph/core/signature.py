@@ -236,7 +236,7 @@ def describe(nest: Any) -> str:
 
 
 def describe_inputs(nest: Any) -> str:
-    """The same between parentheses, as the inputs of a function are written."""
+    """Returns the same between parentheses, as the inputs of a function are written."""
     if isinstance(nest, tuple) and not hasattr(nest, "_fields"):
         return f"({', '.join(describe(part) for part in nest)})"
     return f"({describe(nest)})"

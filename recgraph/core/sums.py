@@ -40,7 +40,7 @@ def add(gradient: tf.Tensor | tf.IndexedSlices) -> str:
 
 
 def widened(values: tf.Tensor) -> tf.Tensor:
-    """The same numbers in a dtype in which a long sum of them can be rounded once: in bfloat16, 256 + 1 is 256."""
+    """Returns numbers in a dtype in which a long sum of them can be rounded once: in bfloat16, 256 + 1 is 256."""
     return tf.cast(values, _WIDE.get(values.dtype, values.dtype))
 
 

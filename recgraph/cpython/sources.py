@@ -81,7 +81,7 @@ class Text:
 
     @functools.cached_property
     def _by_statement(self) -> dict[Any, set[object]]:
-        """The same where each statement is compiled alone, as consoles do: then names are not known to be imported."""
+        """Returns the same for statements compiled one by one, as consoles do: names are not known to be imported."""
         return self._compiled([ast.Module([statement], []) for statement in self.tree.body])
 
     def _compiled(self, parts: list[ast.Module]) -> dict[Any, set[object]]:

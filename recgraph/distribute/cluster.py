@@ -328,7 +328,7 @@ class Cluster:
             self._sharing = None
 
     def _next_sharing(self, may_diverge: bool) -> Sharing:
-        """That of the last scope, whose graphs serve again, unless something has come apart since then."""
+        """Returns that of the last scope, whose graphs serve again, unless something has come apart since then."""
         states = set(self.exchange("" if self._last_sharing is None else self._last_sharing.state))
         if self._last_sharing is None or len(states) > 1 or self._last_sharing.may_diverge != may_diverge:
             self._last_sharing = Sharing(self, may_diverge)

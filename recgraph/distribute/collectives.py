@@ -111,7 +111,7 @@ class Collectives:
             yield 0.0 if is_in_loop(None) else seconds
 
     def _key(self, kind: str, value: tf.Tensor) -> int:
-        """The same on all workers, since all trace the same graphs; another one for each operation of a graph."""
+        """Returns a key for an operation of a graph, the same on all workers, since all trace the same graphs."""
         text = f"{kind} {self._number()} {value.dtype.name} {value.shape}"
         key = zlib.crc32(text.encode()) & 0x7FFF0000
         while self._users.setdefault(key, text) != text:

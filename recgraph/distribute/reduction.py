@@ -164,7 +164,7 @@ class Reduction:
         self._figures = figures
 
     def with_figures(self, more: int) -> Reduction:
-        """The same for so many figures more."""
+        """Returns the same for so many figures more."""
         return Reduction(self._collectives, self._variables, self._sparse, self._figures + more)
 
     def __call__(self, gradients: Sequence[Gradient], figures: tf.Tensor) -> tuple[list[Gradient], tf.Tensor]:

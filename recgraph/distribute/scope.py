@@ -179,7 +179,7 @@ class Sharing:
         self._worlds: dict[tuple[Any, ...], SharedWorld] = {}
 
     def world(self, owners: dict[Any, Callable[..., Any]]) -> SharedWorld:
-        """The same for the same optimizers, so that graphs serve again where a scope is opened again.
+        """Returns the same world for the same optimizers, so that graphs serve again where a scope is opened again.
 
         Args:
           owners: classes of optimizers, with the `apply` that each has outside of a scope.

@@ -126,7 +126,7 @@ def tree_sum(leaves: tf.Tensor, size: int | None = None) -> tf.Tensor:
 
 
 def _joined(rows: TableRows, size: int) -> TableRows:
-    """The same for groups of rows: each that many become one."""
+    """Returns the same for groups of rows: each that many become one."""
     for _ in range((size - 1).bit_length()):
         rows = rows.halved()
     return rows

@@ -70,7 +70,7 @@ class Tracing:
             self.is_looked_at = False
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tracing:
-        """That of a copied layer begins anew."""
+        """Returns a new record: that of a copied layer begins anew."""
         return Tracing(self._open_dimensions)
 
     def __reduce__(self) -> Any:
@@ -128,7 +128,7 @@ class Tracing:
         return made
 
     def _open(self, spec: tf.TypeSpec) -> tf.TypeSpec:
-        """The same without the sizes of what differs."""
+        """Returns the same without the sizes of what differs."""
         shape = [None if i < self._open_dimensions else size for i, size in enumerate(spec.shape)]
         if isinstance(spec, tf.RaggedTensorSpec):
             return tf.RaggedTensorSpec(shape, spec.dtype, spec.ragged_rank, spec.row_splits_dtype)

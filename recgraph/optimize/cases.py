@@ -94,7 +94,7 @@ def linear(size: Any) -> Linear:
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """That a sum is zero, negative, or not positive."""
+    """Checks that a sum is zero, negative, or not positive."""
 
     sign: str
     difference: Linear

@@ -125,7 +125,7 @@ def halved(term: Apply, shape: Callable[[Term], Shape]) -> Apply:
 
 
 def all_halved(term: Term, shape: Callable[[Term], Shape]) -> Term:
-    """The same for all that is in it."""
+    """Returns the same for all that is in it."""
     if isinstance(term, TensorVariable):
         return term
     one = halved(term, shape)

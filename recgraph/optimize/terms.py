@@ -308,7 +308,7 @@ def renamed(term: Term, tensors: Mapping[Term, Term], sizes: Mapping[Size, Size]
 def renamed_all(
     several: Iterable[Term], tensors: Mapping[Term, Term], sizes: Mapping[Size, Size] | None = None
 ) -> tuple[Term, ...]:
-    """The same for several terms, what they have in common once."""
+    """Returns the same for several terms, what they have in common once."""
     done: dict[int, Term] = {}
 
     def rename(term: Term) -> Term:
@@ -345,7 +345,7 @@ def listing(*several: Term) -> tuple[object, ...]:
 
 
 def renamed_size(size: Size, tensors: Mapping[Term, Term], sizes: Mapping[Size, Size]) -> Size:
-    """The same for a size."""
+    """Returns the same for a size."""
     if size in sizes:
         return sizes[size]
     match size:

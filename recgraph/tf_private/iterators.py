@@ -36,7 +36,7 @@ class _Returned:
         return element
 
     def take_optional(self) -> Any:
-        """The same as an optional."""
+        """Returns the same as an optional."""
         return tf.experimental.Optional.from_value(self.take())
 
 

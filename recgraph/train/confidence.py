@@ -59,7 +59,7 @@ class Confidence:
         return np.exp(np.interp(shares, SHARES, np.log(self.temperatures[origin])))
 
     def temperature_in_graph(self, origin: str, shares: tf.Tensor) -> tf.Tensor:
-        """The same inside a graph, float32 `[B]`."""
+        """Returns the same inside a graph, float32 `[B]`."""
         return tf.exp(self.log_temperature_in_graph(origin, shares))
 
     def log_temperature_in_graph(self, origin: str, shares: tf.Tensor) -> tf.Tensor:

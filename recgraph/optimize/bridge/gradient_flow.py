@@ -147,7 +147,7 @@ def _kind(op: tf.Operation) -> Any:
 
 
 def _tried(op: tf.Operation) -> tuple[bool, ...] | None:
-    """The same by the gradient function, which is called for a copy of the operation.
+    """Returns the same by the gradient function, which is called for a copy of the operation.
 
     It may need more than a copy has, and is anybody's.
     """

@@ -46,7 +46,7 @@ def blocks(problem: Problem, term: Term, begin: tuple[int, int] = (0, 0)) -> lis
 def joined(
     parts: Sequence[tf.Tensor], begins: Sequence[tuple[int, int]], dims: Sequence[int], is_row: bool
 ) -> tf.Tensor:
-    """The same for parts of a tensor of four sizes, as TensorFlow has it: a vector, a matrix, or with four axes."""
+    """Returns the same for parts of a tensor of four sizes, as TensorFlow has it: of one, two or four axes."""
     if is_row:
         return merged(parts, begins, [max(dims)])
     if tuple(dims[2:]) == (1, 1):

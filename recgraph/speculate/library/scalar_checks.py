@@ -69,7 +69,7 @@ def _cropping(ev: Evaluator, values: tuple[Any, ...]) -> Any:
 
 
 def _assume_between(ev: Evaluator, value: Any, condition: str, holds: Callable[[Any], Any]) -> None:
-    """That a value which differs from call to call is within bounds; the script has the condition as a text."""
+    """Checks that a value which differs from call to call is within bounds; the script has the condition as a text."""
     number = _number(ev, value)
     what = ev.noted(SameDecision, f"{condition.format('a number')}")
     if number is not None and number.tensor is None:

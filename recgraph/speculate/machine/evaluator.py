@@ -241,7 +241,7 @@ class Evaluator(abc.ABC):
         return site, max(self.reached.get(site, 1) - 1, 0)
 
     def check_operations(self, more: int = 0) -> None:
-        """That the conversion builds no more operations than it may, with so many more.
+        """Checks that the conversion builds no more operations than it may, with so many more.
 
         Raises:
             Inconvertible: it does.
@@ -409,7 +409,7 @@ class Evaluator(abc.ABC):
         return heap.own(self.script, kind, name, self.where())
 
     def check_not_given(self, kind: type, name: str) -> None:
-        """That the call itself has not put into a class what Python would find there now."""
+        """Checks that the call itself has not put into a class what Python would find there now."""
         if any(heap.slot_of(base, name) in self.heap.shadow for base in kind.__mro__):
             raise self.refuse(
                 Feature.CLASS_ATTRIBUTE, f"the call sets {name} of a class, and Python looks for it there"

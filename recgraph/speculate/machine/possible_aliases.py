@@ -47,7 +47,7 @@ class PossibleAliases:
         return next((self._found[id(one)][2] for one in lists_in(value) if id(one) in self._found), None)
 
     def check(self, value: Any) -> None:
-        """That a value is none of them: it is changed or told apart, or it leaves the call.
+        """Checks that a value is none of them: it is changed or told apart, or it leaves the call.
 
         Raises:
             RestartConversion: it is one.
@@ -56,7 +56,7 @@ class PossibleAliases:
             raise RestartConversion({found[2]})
 
     def check_unchanged(self) -> None:
-        """That none of them has other members now.
+        """Checks that none of them has other members now.
 
         Raises:
             RestartConversion: one has.

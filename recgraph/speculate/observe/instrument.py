@@ -339,7 +339,7 @@ class _Observing(ast.NodeTransformer):
         return [node, end, self._after(node)]
 
     def _after(self, node: ast.stmt) -> ast.stmt:
-        """That what follows a statement was reached."""
+        """Checks that what follows a statement was reached."""
         return ast.copy_location(ast.Expr(hooked("see", self._site(node, "after"), ast.Constant(True))), node)
 
     def _followed(self, node: Any) -> list[ast.stmt]:

@@ -163,7 +163,7 @@ def _is_copy(graph: Any, places: Mapping[tf.Operation, Any], tensor: tf.Tensor) 
 
 
 def _anew(tensor: tf.Tensor) -> tf.Tensor:
-    """The same values in new memory: TensorFlow shifts elements into another tensor, also by zero places."""
+    """Returns the same values in new memory: TensorFlow shifts elements into another tensor, also by zero places."""
     shifted = tf.reshape(tf.roll(tf.reshape(tensor, [-1]), 0, 0), tf.shape(tensor))
     shifted.set_shape(tensor.shape)
     return shifted

@@ -198,7 +198,7 @@ def assume_ways(ev: Evaluator, places: set[Any], otherwise: str = "", feature: F
 
 
 def _assume_used(ev: Evaluator, gradients: list[Any], site: Any, is_broken: bool) -> None:
-    """That gradients are not zero everywhere. Where that broke, lists do not grow in the graph, if that may help."""
+    """Checks that not all gradients are zero. Where that broke, lists do not grow in the graph, if that may help."""
     growing = ev.growing - ev.paths
     if growing and is_broken:
         raise RestartConversion(growing)
@@ -211,8 +211,9 @@ def _assume_used(ev: Evaluator, gradients: list[Any], site: Any, is_broken: bool
 
 
 def _assume_numbers(ev: Evaluator, gradients: list[Any]) -> None:
-    """That gradients are not NaN. By a way that was not taken nothing comes eagerly, and zeros in the graph, which
-    infinity makes NaN.
+    """Checks that gradients are not NaN.
+
+    By a way that was not taken nothing comes eagerly, and zeros in the graph, which infinity makes NaN.
     """
     sums = []
     for gradient in gradients:

@@ -47,7 +47,7 @@ class _Stacks:
         self._made: dict[frozenset[int], tuple[list[tf.Tensor], tf.Tensor]] = {}
 
     def order(self, tensors: list[tf.Tensor]) -> list[tf.Tensor]:
-        """The same tensors in the order that they are stacked in, if they are."""
+        """Returns the same tensors in the order that they are stacked in, if they are."""
         return self._made.get(frozenset(map(id, tensors)), (tensors, None))[0]
 
     def stack(self, tensors: list[tf.Tensor]) -> tf.Tensor:

@@ -464,7 +464,7 @@ class Heap:
         self.losses.reset(losses)
 
     def unsealed(self, container: Any, where: str) -> None:
-        """That nothing was set in a container under a key that differs from call to call.
+        """Checks that nothing was set in a container under a key that differs from call to call.
 
         Raises:
             Inconvertible: something was.
@@ -618,7 +618,7 @@ class Heap:
         return members
 
     def check_order(self, container: Any, where: str) -> None:
-        """That a set which was there before has its members in the order of its working copy, before somebody sees it.
+        """Checks that a set from before has its members in the order of its working copy, before somebody sees it.
 
         Raises:
             Inconvertible: it has another: that depends on all that was ever in it.
@@ -728,7 +728,7 @@ def _is_librarys(value: Any) -> bool:
 
 
 def check_plain(container: Any, where: str) -> None:
-    """That a container gives and takes its members as the built-in class does from which its class is derived.
+    """Checks that a container gives and takes its members as the built-in class does from which its class is derived.
 
     Raises:
         Inconvertible: a class of the program's, or of a library's, has methods of its own for that.
@@ -745,7 +745,7 @@ def check_plain(container: Any, where: str) -> None:
 
 
 def check_dropped(value: Any, where: str) -> None:
-    """That nothing of the program's runs when a value is given up, which the script does when the call is over.
+    """Checks that nothing of the program's runs when a value is given up, which the script does when the call is over.
 
     Raises:
         Inconvertible: its class defines `__del__`.

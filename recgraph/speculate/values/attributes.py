@@ -116,7 +116,7 @@ def _holds(ev: Evaluator, owner: Any, name: str) -> bool:
 
 
 def _assume_not_held(ev: Evaluator, owner: Any, name: str, what: str) -> None:
-    """That an object itself has no attribute of a name, unless the call has deleted it."""
+    """Checks that an object itself has no attribute of a name, unless the call has deleted it."""
     held = ev.heap.path_to(owner)
     if held is not None and hasattr(owner, "__dict__") and slot_of(owner, name) not in ev.heap.shadow:
         ev.script.assume(f"{name!r} not in {held}.__dict__", ev.noted(Presence, what))
@@ -380,7 +380,7 @@ def _holder(ev: Evaluator, kind: type, name: str) -> type:
 
 
 def _check_given(ev: Evaluator, kind: type, name: str, found: Any) -> None:
-    """That the call has given a class nothing but data, in place of data, under the name of an attribute of an object.
+    """Checks that the call has given a class only data, in place of data, under the name of an object's attribute.
 
     Args:
         ev: the conversion.
@@ -425,7 +425,7 @@ def put_plainly(ev: Evaluator, owner: Any, name: str, value: Any) -> None:
 
 
 def _assume_shared(ev: Evaluator, kind: type, name: str) -> None:
-    """That derived classes have no attribute of their own in place of one that the call sets."""
+    """Checks that derived classes have no attribute of their own in place of one that the call sets."""
     classes: list[type] = type.__subclasses__(kind)
     for derived in classes:
         if name not in vars(derived):
@@ -435,7 +435,7 @@ def _assume_shared(ev: Evaluator, kind: type, name: str) -> None:
 
 
 def _check_presence(ev: Evaluator, owner: Any, name: str) -> None:
-    """That an object itself has an attribute that is deleted: what its class has or computes does not count."""
+    """Checks that an object itself has an attribute that is deleted: what its class has or computes does not count."""
     held = ev.heap.shadow.get(slot_of(owner, name), _ABSENT)
     if held is _ABSENT:
         held = _current(owner, name)
@@ -450,7 +450,7 @@ def _check_presence(ev: Evaluator, owner: Any, name: str) -> None:
 
 
 def _check_place(ev: Evaluator, owner: Any, name: str) -> None:
-    """That an object has a place for an attribute."""
+    """Checks that an object has a place for an attribute."""
     kind = type(owner)
     if hasattr(owner, "__dict__") or isinstance(ev.of_class(kind, name), types.MemberDescriptorType):
         return

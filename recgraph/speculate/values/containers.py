@@ -503,7 +503,7 @@ class Dataset(ConcreteValue):
 
 
 def _check_known(ev: Evaluator, container: Any) -> None:
-    """That a container is one of which the rules know how it is read and written."""
+    """Checks that a container is one of which the rules know how it is read and written."""
     if not isinstance(container, COLLECTIONS):
         objects.check(ev, operator.getitem, [container])
 
@@ -541,7 +541,7 @@ def _is_of_objects(container: Any) -> bool:
 
 
 def _check_few(ev: Evaluator, members: Any) -> None:
-    """That a loop over these may be unrolled."""
+    """Checks that a loop over these may be unrolled."""
     if len(members) > UNROLL:
         raise ev.refuse(Feature.TRIPS, f"a loop of {len(members)} rounds is not unrolled (limit {UNROLL})")
 
@@ -568,7 +568,7 @@ def _known_index(ev: Evaluator, container: Any, index: Any) -> Any:
 
 
 def _check_takes(ev: Evaluator, container: Any, index: Any, value: Any) -> None:
-    """That an array which the call has made is set to what is known now. One of which the script has a view stays.
+    """Checks that an array made by the call is set to what is known now. One of which the script has a view stays.
 
     Raises:
         Inconvertible: it is not: what NumPy would raise is not what the program would see.
@@ -583,7 +583,7 @@ def _check_takes(ev: Evaluator, container: Any, index: Any, value: Any) -> None:
 
 
 def _check_key_known(ev: Evaluator, index: Any) -> None:
-    """That an exception is the program's, and not because a value of ours was looked at as if it were Python's."""
+    """Checks that an exception is the program's, not that a value of ours was looked at as if it were Python's."""
     if any(isinstance(leaf, DynamicValue) or is_symbolic(leaf) for leaf in symbolic.leaves([index])):
         raise ev.refuse(Feature.INDEX, "an index varies from call to call")
 

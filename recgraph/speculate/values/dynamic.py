@@ -60,7 +60,7 @@ from recgraph.speculate.values.texts import TEXTS, TO_TEXT, gives_text, makes_te
 
 
 def _check_size(ev: Evaluator, function: Callable[..., Any], arguments: Sequence[Any], named: dict[str, Any]) -> None:
-    """That what the program may not come to, in this call, does not take all memory."""
+    """Checks that what the program may not come to, in this call, does not take all memory."""
     if is_large(function, *arguments, **named) and ordering.is_guarded(ev):
         raise ev.refuse(
             Feature.SIZE, "a large result is computed where a tensor decides whether the program gets there"
@@ -511,7 +511,7 @@ def python(
 
 
 def _check_made(ev: Evaluator, values: Sequence[Any]) -> None:
-    """That arrays which a call may change were made by the call that is converted."""
+    """Checks that arrays which a call may change were made by the call that is converted."""
     for value in values:
         if isinstance(value, np.ndarray) and not ev.heap.is_made(value):
             raise ev.refuse(Feature.ARRAY, "the call may modify an array that it did not make")
@@ -574,7 +574,7 @@ class DynamicValueKind(Kind):
         return kind
 
     def tensor(self, dtype: tf.DType | None = None) -> tf.Tensor:
-        """That which it comes out of, or an input."""
+        """Returns what it comes out of, or an input."""
         ev, value, example = self.ev, self.it, self.it.example
         if value.tensor is not None:
             return value.tensor if dtype is None else tf.cast(value.tensor, dtype)

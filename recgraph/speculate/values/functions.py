@@ -59,7 +59,7 @@ def inline(ev: Evaluator, function: types.FunctionType, arguments: list[Any], na
 
 
 def assume_code(ev: Evaluator, function: types.FunctionType) -> None:
-    """That a function has the body that is converted: whoever reloads a module may give it another."""
+    """Checks that a function has the body that is converted: whoever reloads a module may give it another."""
     condition = f"{ev.script.found(function)}.__code__ is {ev.script.constant(function.__code__)}"
     ev.script.assume(condition, ev.noted(SameObject, f"the body of {function.__name__}"))
 

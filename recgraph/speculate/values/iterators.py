@@ -47,7 +47,7 @@ def _forks(ev: Evaluator) -> int:
 
 
 def check_forks(ev: Evaluator, value: Iteration) -> None:
-    """That an iterator goes on in the branch, the round or the function called by TensorFlow in which it was made."""
+    """Checks that an iterator goes on in the branch, round or function called by TensorFlow in which it was made."""
     if value.forks != _forks(ev):
         ev.need_sequence("an iterator advances")
         raise ev.refuse(Feature.ITERATOR, "a tensor decides whether an iterator advances")

@@ -70,7 +70,7 @@ def used(ev: Evaluator, function: Any, arguments: list[Any], named: dict[str, An
 
 
 def _refuse_sharing(ev: Evaluator, function: Any, arguments: list[Any], named: dict[str, Any]) -> None:
-    """That nothing from before the call is given what the call makes; nor is that changed by a property in a branch."""
+    """Checks that nothing from before the call gets what the call makes, and no property changes that in a branch."""
     newborn, owner = ev.script.newborn, owner_of(function)
     is_changed = owner is function and any(isinstance(x, _KEEPING) and newborn.has(x) for x in arguments[:1])
     if is_changed and not _is_certain(ev):

@@ -181,7 +181,7 @@ def _wanted(function: Any, named: dict[str, Any]) -> list[tf.DType]:
 
 
 def _dtype_of(other: Any) -> tf.DType | None:
-    """That which numbers beside a value take."""
+    """Returns what numbers beside a value take."""
     if isinstance(other, tf.DType):
         return other
     return tf.as_dtype(other.dtype) if isinstance(other, tf.Tensor | tf.Variable | keras.Variable) else None

@@ -61,7 +61,7 @@ def part(run: ListSegment, first: tf.Tensor, step: int, count: tf.Tensor) -> Lis
 
 
 def backwards(run: ListSegment) -> ListSegment:
-    """The same members from the last to the first."""
+    """Returns the same members from the last to the first."""
     if run.view is None:
         return dataclasses.replace(run, backwards=not run.backwards)
     return part(run, run.count - 1, -1, run.count)
@@ -102,7 +102,7 @@ def rows(ev: Evaluator, members: Sequence[Any]) -> IterationSpace:
 
 
 def check_sources(ev: Evaluator, rows: IterationSpace) -> None:
-    """That no list has changed while a loop went through it."""
+    """Checks that no list has changed while a loop went through it."""
     for members, before in rows.sources:
         if len(members) != len(before) or any(a is not b for a, b in zip(members, before, strict=True)):
             raise ev.refuse_runs("a list changes while a loop iterates over it")
@@ -121,7 +121,7 @@ def item(ev: Evaluator, members: Any, index: Any) -> Any:
 
 
 def assume(ev: Evaluator, condition: tf.Tensor, what: str) -> None:
-    """That something does not raise. Where that may be caught, both ways would be needed."""
+    """Checks that something does not raise. Where that may be caught, both ways would be needed."""
     if ev.inside(Catching):
         raise ev.refuse_runs(f"a tensor decides whether {what}")
     ev.assert_in_graph(condition, ev.noted(NoException, what))

@@ -117,7 +117,7 @@ class Constant(TreeSpec):
         return self if isinstance(self.value, Missing) else found
 
     def element(self, ev: Evaluator) -> TreeSpec:
-        """The same for what is compared by value; else there is none."""
+        """Returns the same for what is compared by value; else there is none."""
         return element_of(ev, self.value)
 
     def elements(self, ev: Evaluator) -> list[TreeSpec]:
@@ -125,7 +125,7 @@ class Constant(TreeSpec):
         return [element_of(ev, member) for member in self.value]
 
     def common(self, ev: Evaluator, other: TreeSpec) -> TreeSpec:
-        """The same value."""
+        """Returns the same value."""
         is_one = isinstance(other, Constant) and type(other.value) is type(self.value) and other.value == self.value
         return self if is_one else super().common(ev, other)
 

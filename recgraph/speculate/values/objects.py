@@ -89,7 +89,7 @@ def blank(ev: Evaluator, kind: type) -> Any:
 
 
 def check(ev: Evaluator, function: Any, leaves: Sequence[Any]) -> None:
-    """That a function of Python's is given nothing whose state or methods it would look at unnoticed."""
+    """Checks that a function of Python's is given nothing whose state or methods it would look at unnoticed."""
     for leaf in leaves:
         if isinstance(leaf, DynamicValue) or is_symbolic(leaf) or _is_frozen(leaf):
             continue
@@ -265,7 +265,7 @@ def of_special(ev: Evaluator, name: str, owner: Any, *others: Any) -> Any:
 
 
 def check_given(ev: Evaluator, name: str, made: Any) -> None:
-    """That a special method gives what Python requires of it, which raises otherwise."""
+    """Checks that a special method gives what Python requires of it, which raises otherwise."""
     kind = _GIVEN.get(name, object)
     is_unknown = isinstance(made, DynamicValue) and made.late and made.tensor is None
     found = type(made.samples[0]) if is_unknown and made.samples else kind if is_unknown else ev.type_of(made)

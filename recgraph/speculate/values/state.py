@@ -265,7 +265,7 @@ class ProgramState:
             self._copy_of(heap.opened)[identity] = heap.opened[identity]
 
     def check_opened(self, slots: Iterable[Slot]) -> None:
-        """That no container has single members changed on one way, and was opened on another.
+        """Checks that no container has single members changed on one way, and was opened on another.
 
         Raises:
             Inconvertible: one has: it has to be opened before we are made.
@@ -356,7 +356,7 @@ class ProgramState:
         return found
 
     def _check_order(self, thing: dict[Any, Any], copy: dict[Any, Any]) -> None:
-        """That keys which were in a dict, or names in an object, are where they were, before those that are new.
+        """Checks that keys which were in a dict, or names in an object, are where they were, before those that are new.
 
         Raises:
             Inconvertible: one has another place now.

@@ -153,7 +153,7 @@ class Table:
         return types.MethodType(function, ref)
 
     def check_object(self, ref: Ref) -> None:
-        """That a row is one: None has no methods, and no properties. Of none, an attribute cannot be read either."""
+        """Checks that a row is one: None has no methods, no properties, and no attribute that can be read."""
         graph = tf_private.current_graph()
         while graph is not None:
             if (id(ref.row), id(graph)) in self._asked:
@@ -162,7 +162,7 @@ class Table:
         self.ev.assert_in_graph(ref.row >= 0, self.ev.noted(NoException, f"a {self.kind.__name__} is not None"))
 
     def _check_there(self, place: tf.Tensor, name: str) -> None:
-        """That an object has the attribute that is read of it."""
+        """Checks that an object has the attribute that is read of it."""
         if self.columns[name].lacking is Lacking.ATTRIBUTES:
             what = self.ev.noted(NoException, f"each {self.kind.__name__} that is asked for {name} has it")
             self.ev.assert_in_graph(place > _ABSENT, what)
@@ -211,7 +211,7 @@ class Table:
         raise self.ev.refuse(Feature.RECURSION, f"{self.kind.__name__}.{name} is {names}")
 
     def _check_unwritten(self, name: str) -> None:
-        """That the call has not changed what the walk, which comes before it, reads."""
+        """Checks that the call has not changed what the walk, which comes before it, reads."""
         heap = self.ev.heap
         if not (heap.shadow or heap.opened or heap.appended):
             return

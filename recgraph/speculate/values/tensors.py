@@ -144,7 +144,7 @@ _BESIDE_TRUTHS = (tf.bool, tf.int32, tf.int64, tf.uint64, tf.float16, tf.float32
 
 
 def _check_truths(ev: Evaluator, dtype: tf.DType) -> None:
-    """That eager execution takes Python's truth values beside a tensor."""
+    """Checks that eager execution takes Python's truth values beside a tensor."""
     if dtype not in _BESIDE_TRUTHS:
         raise ev.refuse(Feature.RAISES, f"a truth value is combined with a tensor of {dtype.name}")
 
@@ -256,7 +256,7 @@ class Tensor(Composite):
         return tf.reshape(truth, [])
 
     def type(self) -> type:
-        """That of an eager tensor, which it is in eager execution."""
+        """Returns what an eager tensor has, which it is in eager execution."""
         eager: type = self.ev.heap.eager_tensor_type
         return eager
 
