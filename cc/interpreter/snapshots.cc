@@ -131,14 +131,17 @@ bool HasTheSameInOrder(PyObject* set, PyObject* expected, const Snapshot& snapsh
   const Owned members(PyObject_GetIter(set));
   for (Py_ssize_t i = kHead; members != nullptr && i < PyTuple_GET_SIZE(expected); ++i) {
     const Owned member(PyIter_Next(members.get()));
+    if (member == nullptr) PyErr_Clear();
     if (member == nullptr || !IsTheSame(member.get(), PyTuple_GET_ITEM(expected, i), snapshot)) return false;
   }
+  if (members == nullptr) PyErr_Clear();
   return members != nullptr;
 }
 
 // The place of the version of a container, null if none is kept.
 uint64_t* VersionIn(const Snapshot& snapshot, PyObject* expected) {
   const Py_ssize_t slot = PyLong_AsSsize_t(PyTuple_GET_ITEM(expected, 1));
+  if (slot < 0) PyErr_Clear();  // it may be no number
   return slot < 0 || slot >= snapshot.count ? nullptr : snapshot.versions + slot;
 }
 
@@ -156,6 +159,7 @@ bool ValuesHoldTheSame(PyObject* dictionary, PyObject* expected, Py_ssize_t coun
   return true;
 }
 
+// Whether a container holds just these objects in this order, if it is gone through as Python's own are.
 bool HoldsTheSame(PyObject* container, PyObject* expected, const Snapshot& snapshot) {
   const Py_ssize_t size = PyTuple_GET_SIZE(expected) - kHead;
   if (PyList_Check(container) && Py_TYPE(container)->tp_iter == PyList_Type.tp_iter) {
@@ -178,7 +182,9 @@ bool HoldsTheSame(PyObject* container, PyObject* expected, const Snapshot& snaps
   if (!PyDict_Check(container) || Py_TYPE(container)->tp_iter != PyDict_Type.tp_iter) return false;
   uint64_t* version = VersionIn(snapshot, expected);
   const Py_ssize_t half = size / 2;
-  if (version != nullptr && VersionOf(container) == *version) return ValuesHoldTheSame(container, expected, half, snapshot);
+  if (version != nullptr && VersionOf(container) == *version) {
+    return ValuesHoldTheSame(container, expected, half, snapshot);
+  }
   if (PyDict_GET_SIZE(container) != half) return false;
   PyObject *key, *value;
   for (Py_ssize_t place = 0, i = kHead; PyDict_Next(container, &place, &key, &value); ++i) {
