@@ -128,7 +128,7 @@ from recgraph.tf_private.runtime import (
     without_recording,
     wrapped_container,
 )
-from recgraph.tf_private.surroundings import may_record_summaries, name_scope
+from recgraph.tf_private.surroundings import may_record_summaries, name_scope, name_scope_in_graph
 from recgraph.tf_private.taping import (
     Differentiated,
     Group,
@@ -246,6 +246,7 @@ __all__ = [
     "set_keras_mask",
     "set_name_counts",
     "may_record_summaries",
+    "name_scope_in_graph",
     "name_counts",
     "name_scope",
     "count_names",

@@ -33,6 +33,14 @@ def name_scope() -> str:
     return name
 
 
+def name_scope_in_graph() -> str:
+    """Returns the name scopes around in a form that graphs allow: the first one may not begin with an underscore.
+
+    Keras names the scope of a layer after its class, which may begin so.
+    """
+    return name_scope().lstrip("_\\/>-")
+
+
 def may_record_summaries() -> bool:
     """Whether `tf.summary` may write something: there is a writer, and it is not said that it writes nothing."""
     state: Any = _summaries._summary_state

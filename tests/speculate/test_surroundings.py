@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import keras
+import numpy as np
 import pytest
 import tensorflow as tf
 from keras.src.backend.common.variables import AutocastScope
@@ -200,3 +201,26 @@ def test_functions_of_tensorflow_run_as_python_where_they_are_to() -> None:
     finally:
         tf.config.run_functions_eagerly(False)
     assert entered == [True] * WITHIN
+
+
+class _Hidden(keras.layers.Layer):
+    """Keras puts a scope around its calls that is named after the class, which graphs do not allow."""
+
+    @rg.function(mode="speculate")
+    def call(self, x: tf.Tensor) -> tf.Tensor:
+        return tf.tanh(x) * 2.0
+
+
+def test_a_scope_that_graphs_do_not_allow() -> None:
+    """The call becomes a graph; a program that reads names there runs eagerly."""
+    layer = _Hidden()
+    for _ in range(5):
+        np.testing.assert_allclose(layer(tf.ones([2])), 2.0 * np.tanh(np.ones(2)), rtol=1e-6)
+    assert _Hidden.call.calls["graph"] == 2, _Hidden.call.explain()
+    step = rg.function(lambda x: (x * 2.0, tf.get_current_name_scope()), mode="speculate")
+    for _ in range(5):
+        with tf.name_scope("_scope"):
+            doubled, name = step(tf.constant(1.0))
+        assert (float(doubled), name) == (2.0, "_scope")
+    assert step.calls["graph"] == 0
+    assert "begins with an underscore" in str(step.explain())

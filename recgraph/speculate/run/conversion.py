@@ -296,7 +296,7 @@ def _convert(
     ev.heap.keeps_shapes, ev.heap.has_exact_shapes = settings.keeps_shapes, generality.has_exact_shapes
     ev.heap.is_specialised, ev.heap.keys_may_vary = generality.is_specialised, generality.keys_may_vary
     ev.heap.merges_tensors = ALIASES in generality.paths
-    around = tf_private.name_scope()
+    around = tf_private.name_scope_in_graph()
     with tf_private.kept_variable_scope(), _new_variables(ev), graph.as_default(), (
         tf.name_scope(around) if around else contextlib.nullcontext()
     ), tf_private.AutomaticControlDependencies() as control, _new_variables(ev):  # fmt: skip

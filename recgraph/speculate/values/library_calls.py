@@ -259,6 +259,8 @@ def name_scope_read(ev: Evaluator) -> None:
     """The program reads names that depend on the name scopes around the call."""
     if tf_private.current_graph() is not ev.graph:  # it has no names of its own yet
         raise ev.refuse(Feature.FRAMEWORK, "the name of a tf.name_scope is read where a tensor decides")
+    if tf_private.name_scope() != tf_private.name_scope_in_graph():
+        raise ev.refuse(Feature.FRAMEWORK, "a name is read below a tf.name_scope that begins with an underscore")
     ev.heap.asked_around(tf_private.name_scope, "the name scopes around the call", ev.where())
 
 
