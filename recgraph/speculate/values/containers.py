@@ -56,7 +56,7 @@ class ConcreteValue(Attributes):
 
     @classmethod
     def takes(cls, value: Any) -> bool:
-        """Whatever no other kind takes. A stand-in has a kind of its own."""
+        """Whatever no other kind takes. A symbolic value has a kind of its own."""
         return not isinstance(value, SymbolicValue)
 
     def type(self) -> type:
