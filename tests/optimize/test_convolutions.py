@@ -161,7 +161,7 @@ def test_convolutions_of_one_image_become_one(stride: int, padding: str, search:
         return [tf.nn.relu(part * gain + network.vectors[2]) for part, gain in zip(parts, gains, strict=True)]
 
     plain = tf.function(module, autograph=False).get_concrete_function(tf.TensorSpec([None, 7, 7, CHANNELS]))
-    optimized = rg.optimize(plain, search=search)
+    optimized = rg.optimize(plain, search=search, seconds=120.0)  # of which it needs one or two
     assert (counted(plain), counted(optimized)) == (2, 1)
     assert counted(optimized, "Relu") == 1
     given = images(1, height=7)

@@ -258,7 +258,7 @@ def test_what_the_measurement_says_is_done_and_remembered(monkeypatch: pytest.Mo
     monkeypatch.setattr(ab_timing, "SECONDS", 0.0)
     for better in (True, False):
         costs = {"plain": 2.0, "other": 1.0 if better else 3.0}
-        monkeypatch.setattr(ab_timing, "Contest", lambda ways, costs=costs: _Fixed(ways, costs))
+        monkeypatch.setattr(ab_timing, "AdaptiveBenchmark", lambda ways, costs=costs: _Fixed(ways, costs))
         monkeypatch.setattr(remembering, "recall", lambda key: None)
         kept: dict[str, GraphTiming] = {}
         monkeypatch.setattr(remembering, "remember", kept.__setitem__)

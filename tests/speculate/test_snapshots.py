@@ -167,11 +167,12 @@ def test_what_comparing_raises_is_raised() -> None:
     for part in ((owner, ("a",), (), ()), (owner, None, (dict,), ()), (owner, None, (dict, -1, "a"), ())):
         with pytest.raises(ValueError, match="as many values"):
             holds(part)
+    fails.a = thing.a  # type: ignore[attr-defined]  # whose dictionary has a version in every Python
     for places in ((1,), (-1,)):
         versions = array.array("Q", [0])
-        assert holds((owner, ("a",), (thing.a,), places), versions=versions)
+        assert holds((weakref.ref(fails), ("a",), (thing.a,), places), versions=versions)
         with pytest.raises(ValueError, match="no such place"):
-            holds((owner, ("a",), (thing.a,), places), versions=versions)
+            holds((weakref.ref(fails), ("a",), (thing.a,), places), versions=versions)
     for part in ((thing, ("a",), (1,), ()), (3, None, (), ()), (owner, "a", (1,), ()), (owner, ("a",), [1], ())):
         with pytest.raises(TypeError):
             holds(part)
