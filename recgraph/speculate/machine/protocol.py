@@ -1,9 +1,10 @@
 """What the program can do with a value, whatever the value is while a call is converted: the protocol of all kinds.
 
 A value is what the program would have (a list, a module, a function), a tensor of the graph, or a symbolic value
-(`script/symbolic.py`). It stays as it is, in the program's own containers too, so that `is` and sharing mean what they mean in
-Python. Whoever does something with it asks the evaluator, which looks at it as one of its kind: the first of the kinds
-that takes it. What a kind does not define cannot be converted: nothing runs Python on a symbolic value by oversight.
+(`script/symbolic.py`). It stays as it is, in the program's own containers too, so that `is` and sharing mean what
+they mean in Python. Whoever does something with it asks the evaluator, which looks at it as one of its kind: the
+first of the kinds that takes it. What a kind does not define cannot be converted: nothing runs Python on a symbolic
+value by oversight.
 """
 
 from __future__ import annotations
