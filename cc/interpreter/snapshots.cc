@@ -162,24 +162,20 @@ bool ValuesHoldTheSame(PyObject* dictionary, PyObject* expected, Py_ssize_t coun
 // Whether a container holds just these objects in this order, if it is gone through as Python's own are.
 bool HoldsTheSame(PyObject* container, PyObject* expected, const Snapshot& snapshot) {
   const Py_ssize_t size = PyTuple_GET_SIZE(expected) - kHead;
-  if (PyList_Check(container) && Py_TYPE(container)->tp_iter == PyList_Type.tp_iter) {
-    if (PyList_GET_SIZE(container) != size) return false;
+  const getiterfunc iterator = Py_TYPE(container)->tp_iter;
+  if ((PyList_Check(container) && iterator == PyList_Type.tp_iter) ||
+      (PyTuple_Check(container) && iterator == PyTuple_Type.tp_iter)) {
+    if (PySequence_Fast_GET_SIZE(container) != size) return false;
     for (Py_ssize_t i = 0; i < size; ++i) {
-      if (!IsTheSame(PyList_GET_ITEM(container, i), PyTuple_GET_ITEM(expected, kHead + i), snapshot)) return false;
+      PyObject* member = PySequence_Fast_GET_ITEM(container, i);
+      if (!IsTheSame(member, PyTuple_GET_ITEM(expected, kHead + i), snapshot)) return false;
     }
     return true;
   }
-  if (PyTuple_Check(container) && Py_TYPE(container)->tp_iter == PyTuple_Type.tp_iter) {
-    if (PyTuple_GET_SIZE(container) != size) return false;
-    for (Py_ssize_t i = 0; i < size; ++i) {
-      if (!IsTheSame(PyTuple_GET_ITEM(container, i), PyTuple_GET_ITEM(expected, kHead + i), snapshot)) return false;
-    }
-    return true;
-  }
-  if (PyAnySet_Check(container) && Py_TYPE(container)->tp_iter == PySet_Type.tp_iter) {
+  if (PyAnySet_Check(container) && iterator == PySet_Type.tp_iter) {
     return PySet_GET_SIZE(container) == size && HasTheSameInOrder(container, expected, snapshot);
   }
-  if (!PyDict_Check(container) || Py_TYPE(container)->tp_iter != PyDict_Type.tp_iter) return false;
+  if (!PyDict_Check(container) || iterator != PyDict_Type.tp_iter) return false;
   uint64_t* version = VersionIn(snapshot, expected);
   const Py_ssize_t half = size / 2;
   if (version != nullptr && VersionOf(container) == *version) {
